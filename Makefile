@@ -1,0 +1,91 @@
+# Makefile: builds, tests, demonstrates and installs kvstep. `make help` lists the targets.
+#
+# Variables: BUILD (where objects go), SAN=1 (AddressSanitizer and UBSan), CC, CFLAGS, PREFIX, DESTDIR.
+
+BUILD   ?= build
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CFLAGS  ?= -O2 -g
+
+VERSION   := $(shell sed -n 's/^\#define KVS_VERSION "\(.*\)"/\1/p' include/kvstep/kvstep.h)
+SO_MAJOR  := 0
+LIBRARIES := sqlite3 jansson libpcre2-8 libcrypto
+
+PKG_CFLAGS = $(shell pkg-config --cflags $(LIBRARIES))
+PKG_LIBS   = $(shell pkg-config --libs $(LIBRARIES))
+TEST_LIBS  = $(shell pkg-config --libs cmocka)
+
+# -ffp-contract=off: a fused multiply-add stands only where the source says fmaf, so all kernels give the same bits.
+# -fno-math-errno lets sqrtf be one instruction; it changes no result.
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
+KFLAGS    = -std=c11 -D_GNU_SOURCE -DKVS_BUILDING -Iinclude -Isrc -fPIC -fvisibility=hidden -pthread \
+            -ffp-contract=off -fno-math-errno $(WARNINGS) $(PKG_CFLAGS)
+LDLIBS    = $(PKG_LIBS) -lm -pthread
+
+ifdef SAN
+  BUILD  := build/san
+  CFLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+endif
+
+# The library is everything but the command line and the screen. extension.c is built once more, alone, as a loadable extension.
+LIB_SOURCES  := $(sort $(wildcard src/base/*.c src/model/*.c src/text/*.c src/engine/*.c src/trace/*.c src/study/*.c))
+CLI_SOURCES  := $(sort $(wildcard src/cli/*.c src/tui/*.c))
+EXT_SOURCES  := $(sort $(wildcard src/trace/sql/*.c))
+TEST_SOURCES := $(sort $(wildcard tests/test_*.c))
+
+LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(EXT_SOURCES:%.c=$(BUILD)/%.o)
+CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
+EXT_OBJECTS := $(EXT_SOURCES:%.c=$(BUILD)/ext/%.o)
+TESTS       := $(TEST_SOURCES:%.c=$(BUILD)/%)
+
+PROGRAM   := $(if $(SAN),$(BUILD)/kvstep,kvstep)
+STATIC    := $(BUILD)/libkvstep.a
+SHARED    := $(BUILD)/libkvstep.so.$(VERSION)
+EXTENSION := $(BUILD)/kvstep.so
+
+.PHONY: all demo test test-binaries bench install clean deps help format
+all: $(PROGRAM) $(STATIC) $(SHARED) $(EXTENSION)
+
+$(BUILD)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(KFLAGS) $(CFLAGS) $(EXTRA_$(notdir $*)) -MMD -MP -c $< -o $@
+
+# sqlite3ext.h's macros are for a loadable extension; inside the library the same functions are called directly.
+$(BUILD)/src/trace/sql/%.o: KFLAGS += -DSQLITE_CORE
+$(BUILD)/ext/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(KFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+# Only the AVX kernels may use these instructions; they are chosen at run time.
+ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
+  EXTRA_kernels_avx2 := -mavx2 -mfma -mf16c
+endif
+
+# Files embedded with .incbin (src/base/embed.h).
+$(BUILD)/src/model/builtin.o: $(wildcard examples/models/*/config.json examples/models/*/model.safetensors \
+  examples/models/*/vocab.json examples/models/*/merges.txt)
+$(BUILD)/src/trace/schema.o: src/trace/schema.sql
+$(BUILD)/src/trace/sql/views.o $(BUILD)/ext/src/trace/sql/views.o: $(wildcard src/trace/sql/*.sql)
+
+$(STATIC): $(LIB_OBJECTS)
+	rm -f $@ && $(AR) rcs $@ $^
+
+$(SHARED): $(LIB_OBJECTS)
+	$(CC) $(CFLAGS) -shared -Wl,-soname,libkvstep.so.$(SO_MAJOR) $^ $(LDLIBS) -o $@
+	ln -sf $(@F) $(BUILD)/libkvstep.so.$(SO_MAJOR) && ln -sf $(@F) $(BUILD)/libkvstep.so
+
+$(EXTENSION): $(EXT_OBJECTS)
+	$(CC) $(CFLAGS) -shared $^ -lm -o $@
+
+$(PROGRAM): $(CLI_OBJECTS) $(STATIC)
+	$(CC) $(CFLAGS) $(CLI_OBJECTS) $(STATIC) $(LDLIBS) -o $@
+
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(STATIC)
+	$(CC) $(CFLAGS) $< $(STATIC) $(LDLIBS) $(TEST_LIBS) -o $@
+
+test-binaries: $(TESTS)
+
+clean:
+	rm -rf build kvstep
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,78 @@
+/* trace.h: writing a decode to a SQLite trace, and opening one to read. docs/trace-schema.md documents the file. */
+#ifndef KVSTEP_TRACE_H
+#define KVSTEP_TRACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kvstep/engine.h"
+#include "kvstep/error.h"
+#include "kvstep/model.h"
+#include "kvstep/tokenizer.h"
+
+struct sqlite3;
+
+#define KVS_TRACE_APPLICATION_ID 0x4B565354 /* 'KVST' */
+#define KVS_TRACE_VERSION 1
+#define KVS_TOP_TOKENS 20 /* ranks stored per step in top_token */
+
+typedef struct kvs_trace kvs_trace;
+
+/* What to do when the path exists. */
+typedef enum kvs_trace_open_mode {
+  KVS_TRACE_NEW,     /* refuse */
+  KVS_TRACE_REPLACE, /* replace it, once the first run begins */
+  KVS_TRACE_APPEND   /* add a run to it; create it if it is not there */
+} kvs_trace_open_mode;
+
+/* How much is logged. */
+typedef enum kvs_log_level {
+  KVS_LOG_STEPS,     /* run, token, step, event, top_token */
+  KVS_LOG_ATTENTION, /* … and kv_row, head_step, step_vector */
+  KVS_LOG_FULL       /* … and layer_step */
+} kvs_log_level;
+
+typedef struct kvs_log {
+  kvs_log_level level;
+  const bool *layers; /* [n_layer] which layers' kv_row, head_step, layer_step are logged; NULL: all */
+  const bool *heads;  /* [n_head] which heads' head_step are logged; NULL: all */
+  int first_step;     /* steps outside first_step..last_step get only what KVS_LOG_STEPS logs */
+  int last_step;      /* -1: no end */
+} kvs_log;
+
+/* What the `run` table says of a run beyond the model. Strings may be NULL (stored as NULL). */
+typedef struct kvs_run_info {
+  const char *command;
+  const kvs_fault *fault; /* NULL: "none" */
+  int fault_from_step;
+  kvs_sampling sampling;
+  const char *prompt; /* prompt_length bytes; stored as TEXT if it is UTF-8 without NUL, else as BLOB */
+  size_t prompt_length;
+} kvs_run_info;
+
+/* Opens a trace for writing. Nothing existing is touched before kvs_trace_begin_run. *out is freed by kvs_trace_close.
+ * Errors: KVS_ERR_IO (a folder, no permission, no such folder, exists already), KVS_ERR_INPUT (APPEND to a file that
+ * is not a trace, or of a newer version). */
+KVS_API kvs_status kvs_trace_create(const char *path, kvs_trace_open_mode mode, kvs_trace **out, kvs_error *err);
+
+/* Begins a run; *run (may be NULL) gets its number, from 1. Model and tokenizer must outlive the run. `log` NULL: attention, everything.
+ * Errors: KVS_ERR_INPUT (the file holds runs of another model or tokenizer), KVS_ERR_IO. */
+KVS_API kvs_status kvs_trace_begin_run(kvs_trace *trace, kvs_model *model, const kvs_tokenizer *tokenizer,
+                                       const kvs_run_info *info, const kvs_log *log, int *run, kvs_error *err);
+
+/* The observer to hand to kvs_engine_observe. Each decode step, and each prefill batch, is one transaction. An error it returns
+ * (KVS_ERR_IO: disk full) rolls that transaction back; every earlier step stays in the file. */
+KVS_API kvs_observer kvs_trace_observer(kvs_trace *trace);
+
+/* Sets run.finished_at. */
+KVS_API kvs_status kvs_trace_end_run(kvs_trace *trace, kvs_error *err);
+
+/* Leaves ONE file in DELETE journal mode and frees the trace, also on failure. A run that was not ended stays without finished_at. */
+KVS_API kvs_status kvs_trace_close(kvs_trace *trace, kvs_error *err);
+
+/* Opens a trace to read, with the SQL functions and the fast views of the extension. The file is never written: it may be on
+ * read-only media, and may be growing. The caller closes *db with sqlite3_close.
+ * Errors: KVS_ERR_IO, KVS_ERR_INPUT (no SQLite file, another application's, a newer version, truncated: each its own message). */
+KVS_API kvs_status kvs_trace_read(const char *path, struct sqlite3 **db, kvs_error *err);
+
+#endif
