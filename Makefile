@@ -58,7 +58,7 @@ $(BUILD)/ext/%.o: %.c Makefile
 
 # Only the AVX kernels may use these instructions; they are chosen at run time.
 ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
-  EXTRA_kernels_avx2 := -mavx2 -mfma -mf16c
+  EXTRA_kernels_avx2 := -mavx2 -mfma -mf16c -O3
 endif
 
 # Files embedded with .incbin (src/base/embed.h).

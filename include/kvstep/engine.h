@@ -62,9 +62,10 @@ typedef struct kvs_moment {
   int layer;        /* -1 at read_length, embed and logits */
   int cache_length; /* rows in this layer's cache just after this phase, this token's share of a batch counted alone */
 
-  const float *wte, *wpe, *x; /* embed:   [n_embd] each, x = wte[token] + wpe[position]; wpe is NULL if none was added */
-  const float *q, *k, *v;     /* project: [n_embd] each, heads side by side: head h is [h·head_dim, (h+1)·head_dim) */
-  int row;                    /* append:  the cache row that k and v went to; -1 if none */
+  const float *wte, *wpe,
+      *x;                 /* embed:   [n_embd] each, x = wte[token] + wpe[position]; wpe is NULL if none was added */
+  const float *q, *k, *v; /* project: [n_embd] each, heads side by side: head h is [h·head_dim, (h+1)·head_dim) */
+  int row;                /* append:  the cache row that k and v went to; -1 if none */
   const float *row_k, *row_v; /* append:  [n_embd] that row of the cache, as it is now */
   int rows;                   /* score:   how many rows are attended, P + 1 when all is right */
   const float *scores;        /* score:   [n_head][rows] = q·K[row] / sqrt(head_dim) */

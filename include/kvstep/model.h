@@ -30,10 +30,10 @@ typedef struct kvs_config {
   int n_inner;  /* width of the MLP; 4·n_embd where config.json says null */
   kvs_activation activation;
   float layer_norm_epsilon;
-  bool scale_attn_weights;               /* scores are divided by sqrt(head_dim) */
-  bool scale_attn_by_inverse_layer_idx;  /* … and by layer + 1 */
-  bool tied;                             /* lm_head is wte itself */
-  int eos_token;                         /* id of the token that ends a text (config.json: eos_token_id), or -1 */
+  bool scale_attn_weights;              /* scores are divided by sqrt(head_dim) */
+  bool scale_attn_by_inverse_layer_idx; /* … and by layer + 1 */
+  bool tied;                            /* lm_head is wte itself */
+  int eos_token;                        /* id of the token that ends a text (config.json: eos_token_id), or -1 */
 } kvs_config;
 
 typedef struct kvs_model kvs_model;

@@ -12,12 +12,11 @@
 #define KVS_EMBED_SECTION ".section .rodata\n"
 #define KVS_EMBED_NAME(name) #name
 #endif
-#define KVS_EMBED(name, path)                                           \
-  __asm__(KVS_EMBED_SECTION ".balign 64\n.globl " KVS_EMBED_NAME(name)  \
-          "\n" KVS_EMBED_NAME(name) ":\n.incbin \"" path                \
-          "\"\n.globl " KVS_EMBED_NAME(name##_end)                      \
-          "\n" KVS_EMBED_NAME(name##_end) ":\n.byte 0\n.text\n");       \
-  extern const unsigned char name[];                                    \
+#define KVS_EMBED(name, path)                                                                                          \
+  __asm__(KVS_EMBED_SECTION ".balign 64\n.globl " KVS_EMBED_NAME(name) "\n" KVS_EMBED_NAME(                            \
+      name) ":\n.incbin \"" path                                                                                       \
+            "\"\n.globl " KVS_EMBED_NAME(name##_end) "\n" KVS_EMBED_NAME(name##_end) ":\n.byte 0\n.text\n");           \
+  extern const unsigned char name[];                                                                                   \
   extern const unsigned char name##_end[]
 
 #endif

@@ -35,9 +35,9 @@ struct kvs_model_files; /* the mapped files and the copies that had to be made; 
 
 struct kvs_model {
   kvs_config config;
-  kvs_tensor wte;     /* [n_vocab][n_embd] */
-  kvs_tensor wpe;     /* [n_ctx][n_embd] */
-  kvs_layer *layer;   /* [n_layer] */
+  kvs_tensor wte;   /* [n_vocab][n_embd] */
+  kvs_tensor wpe;   /* [n_ctx][n_embd] */
+  kvs_layer *layer; /* [n_layer] */
   kvs_norm ln_f;
   kvs_tensor lm_head; /* [n_vocab][n_embd]; the same as wte when tied */
   struct kvs_model_files *files;

@@ -1,0 +1,47 @@
+/* kernels.h: the inner loops, as a table of functions for each instruction set. All tables give the same bits
+ * (numeric.h says which); kernels_reference.c is their definition in plain C. */
+#ifndef KVS_ENGINE_KERNELS_H
+#define KVS_ENGINE_KERNELS_H
+
+#include "model/model.h"
+
+typedef struct kvs_kernels {
+  const char *name;
+
+  /* to[i] = row[i], widened to float32. n elements. */
+  void (*widen)(float *to, const void *row, kvs_dtype dtype, int n);
+
+  /* y[r][j] = b[j] + Σ_i x[r][i]·w[i][j] for r < rows and begin ≤ j < end; i ascending, one fma a term, starting at b[j].
+   * x [rows][w.rows], y [rows][w.cols]. `pack` is this thread's own room for KVS_PACK_FLOATS floats. */
+  void (*linear)(float *y, const float *x, int rows, const kvs_linear *linear, int begin, int end, float *pack);
+
+  /* y[r·y_stride + j] = Σ_i x[r][i]·w[j][i] for begin ≤ j < end: sums in KVS_LANES lanes, folded. x [rows][w.cols]. */
+  void (*dot_rows)(float *y, int y_stride, const float *x, int rows, const kvs_tensor *w, int begin, int end);
+
+  /* scores[i] = scale · Σ_d q[d]·k[i·stride + d], i < rows, lanes as above. */
+  void (*score)(float *scores, const float *q, const float *k, int stride, int rows, int head_dim, float scale);
+
+  /* weights[i] = exp(scores[i] − max) / Σ, the sum in lanes. rows ≥ 1. */
+  void (*softmax)(float *weights, const float *scores, int rows);
+
+  /* out[d] = Σ_i weights[i]·v[i·stride + d], i ascending, one fma a term, starting at 0. */
+  void (*mix)(float *out, const float *weights, const float *v, int stride, int rows, int head_dim);
+
+  /* y = g·((x − mean)/sqrt(var + epsilon)) + b; sums in lanes. n elements. */
+  void (*layer_norm)(float *y, const float *x, const kvs_norm *norm, float epsilon, int n);
+
+  /* x[i] = activation(x[i]) in place. */
+  void (*activate)(float *x, int n, kvs_activation activation);
+} kvs_kernels;
+
+#define KVS_PACK_FLOATS (256 * 32)
+
+/* The table called `name`, or the fastest one for NULL; NULL if this CPU has none of that name. */
+const kvs_kernels *kvs_kernels_find(const char *name);
+
+extern const kvs_kernels kvs_kernels_reference;
+#if defined(__x86_64__)
+extern const kvs_kernels kvs_kernels_avx2;
+#endif
+
+#endif

@@ -1,0 +1,99 @@
+/* kernels_reference.c: the inner loops in plain C. What these compute is what every other kernel must compute, to the bit. */
+#include "engine/kernels.h"
+#include "engine/numeric.h"
+
+static float element(const void *data, kvs_dtype dtype, size_t i) {
+  switch (dtype) {
+  case KVS_F16:
+    return kvs_widen_f16(((const uint16_t *)data)[i]);
+  case KVS_BF16:
+    return kvs_widen_bf16(((const uint16_t *)data)[i]);
+  default:
+    return ((const float *)data)[i];
+  }
+}
+
+static void widen(float *to, const void *row, kvs_dtype dtype, int n) {
+  for (int i = 0; i < n; i++) to[i] = element(row, dtype, (size_t)i);
+}
+
+static void linear(float *y, const float *x, int rows, const kvs_linear *linear, int begin, int end, float *pack) {
+  (void)pack;
+  int n_in = linear->w.rows, n_out = linear->w.cols;
+  for (int r = 0; r < rows; r++) {
+    float *y_row = y + (size_t)r * (size_t)n_out;
+    const float *x_row = x + (size_t)r * (size_t)n_in;
+    for (int j = begin; j < end; j++) y_row[j] = linear->b[j];
+    for (int i = 0; i < n_in; i++)
+      for (int j = begin; j < end; j++)
+        y_row[j] =
+            fmaf(x_row[i], element(linear->w.data, linear->w.dtype, (size_t)i * (size_t)n_out + (size_t)j), y_row[j]);
+  }
+}
+
+/* Elements past the end count as 0·0, so that a lane's last bits do not depend on the vector width. */
+static float dot(const float *a, const void *b, kvs_dtype dtype, size_t b_offset, int n) {
+  float lane[KVS_LANES] = {0};
+  for (int i = 0; i < n; i += KVS_LANES)
+    for (int l = 0; l < KVS_LANES; l++)
+      lane[l] = i + l < n ? fmaf(a[i + l], element(b, dtype, b_offset + (size_t)(i + l)), lane[l]) : lane[l] + 0.0f;
+  return kvs_fold(lane);
+}
+
+static void dot_rows(float *y, int y_stride, const float *x, int rows, const kvs_tensor *w, int begin, int end) {
+  for (int r = 0; r < rows; r++)
+    for (int j = begin; j < end; j++)
+      y[(size_t)r * (size_t)y_stride + (size_t)j] =
+          dot(x + (size_t)r * (size_t)w->cols, w->data, w->dtype, (size_t)j * (size_t)w->cols, w->cols);
+}
+
+static void score(float *scores, const float *q, const float *k, int stride, int rows, int head_dim, float scale) {
+  for (int i = 0; i < rows; i++) scores[i] = dot(q, k, KVS_F32, (size_t)i * (size_t)stride, head_dim) * scale;
+}
+
+static void softmax(float *weights, const float *scores, int rows) {
+  float max = scores[0];
+  for (int i = 1; i < rows; i++) max = scores[i] > max ? scores[i] : max;
+  float lane[KVS_LANES] = {0};
+  for (int i = 0; i < rows; i++) {
+    weights[i] = kvs_expf(scores[i] - max);
+    lane[i % KVS_LANES] += weights[i];
+  }
+  float sum = kvs_fold(lane);
+  for (int i = 0; i < rows; i++) weights[i] /= sum;
+}
+
+static void mix(float *out, const float *weights, const float *v, int stride, int rows, int head_dim) {
+  for (int d = 0; d < head_dim; d++) out[d] = 0;
+  for (int i = 0; i < rows; i++)
+    for (int d = 0; d < head_dim; d++) out[d] = fmaf(weights[i], v[(size_t)i * (size_t)stride + (size_t)d], out[d]);
+}
+
+static void layer_norm(float *y, const float *x, const kvs_norm *norm, float epsilon, int n) {
+  float lane[KVS_LANES] = {0};
+  for (int i = 0; i < n; i++) lane[i % KVS_LANES] += x[i];
+  float mean = kvs_fold(lane) / (float)n;
+  float square[KVS_LANES] = {0};
+  for (int i = 0; i < n; i++) square[i % KVS_LANES] = fmaf(x[i] - mean, x[i] - mean, square[i % KVS_LANES]);
+  float inverse = 1.0f / sqrtf(kvs_fold(square) / (float)n + epsilon);
+  for (int i = 0; i < n; i++) y[i] = fmaf((x[i] - mean) * inverse, norm->g[i], norm->b[i]);
+}
+
+static void activate(float *x, int n, kvs_activation activation) {
+  for (int i = 0; i < n; i++)
+    x[i] = activation == KVS_GELU_NEW ? kvs_gelu_new(x[i])
+           : activation == KVS_GELU   ? kvs_gelu_erf(x[i])
+                                      : kvs_relu(x[i]);
+}
+
+const kvs_kernels kvs_kernels_reference = {
+    .name = "reference",
+    .widen = widen,
+    .linear = linear,
+    .dot_rows = dot_rows,
+    .score = score,
+    .softmax = softmax,
+    .mix = mix,
+    .layer_norm = layer_norm,
+    .activate = activate,
+};

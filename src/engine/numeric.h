@@ -1,0 +1,110 @@
+/* numeric.h: kvstep's float32 arithmetic, defined once. Every kernel must give exactly these bits.
+ *
+ * A sum over i of products is a chain of fused multiply-adds in a stated order, never left to the compiler, the vector width or the
+ * number of threads. exp, gelu and erf are written out here because libm's differ in the last bit from one machine to the
+ * next. fmaf, sqrtf, + − × ÷ are exact by IEEE 754, and the build forbids contraction (-ffp-contract=off).
+ */
+#ifndef KVS_ENGINE_NUMERIC_H
+#define KVS_ENGINE_NUMERIC_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Sums along a vector run in this many lanes: element i goes to lane i mod 16, and the lanes are folded in halves. */
+#define KVS_LANES 16
+
+/* Lanes 0..15 → one number: l += l+8, then l += l+4, l += l+2, l += l+1. */
+static inline float kvs_fold(float *lane) {
+  for (int half = KVS_LANES / 2; half > 0; half /= 2)
+    for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+  return lane[0];
+}
+
+/* 2^n by its bits, for a normal result. */
+static inline float kvs_pow2(int n) {
+  uint32_t bits = (uint32_t)(n + 127) << 23;
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+static inline double kvs_pow2_double(int n) {
+  uint64_t bits = (uint64_t)(n + 1023) << 52;
+  double value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/* exp(x) = 2^n · exp(r), n = round(x / ln 2), |r| ≤ ln 2 / 2, exp(r) by its Taylor polynomial of degree 7
+ * (remainder below 6e-9). 2^n is applied in two halves so that results below 2^-126 come out as subnormals. */
+#define KVS_EXP_HIGH 88.7f   /* exp of more would not be finite */
+#define KVS_EXP_LOW (-104.f) /* exp of less rounds to 0 */
+#define KVS_LOG2E 1.44269504f
+#define KVS_LN2_HIGH 0.693359375f /* ln 2 = HIGH + LOW; n·HIGH is exact for |n| < 2^15 */
+#define KVS_LN2_LOW (-2.12194440e-4f)
+#define KVS_ROUND 12582912.0f /* 1.5·2^23: adding and subtracting it rounds to the nearest integer */
+
+static inline float kvs_expf(float x) {
+  x = KVS_EXP_HIGH < x ? KVS_EXP_HIGH : x; /* written so that NaN passes through */
+  x = KVS_EXP_LOW > x ? KVS_EXP_LOW : x;
+  if (x != x) return x;
+  float n = fmaf(x, KVS_LOG2E, KVS_ROUND) - KVS_ROUND;
+  float r = fmaf(n, -KVS_LN2_HIGH, x);
+  r = fmaf(n, -KVS_LN2_LOW, r);
+  float p = 1.0f / 5040;
+  p = fmaf(p, r, 1.0f / 720);
+  p = fmaf(p, r, 1.0f / 120);
+  p = fmaf(p, r, 1.0f / 24);
+  p = fmaf(p, r, 1.0f / 6);
+  p = fmaf(p, r, 1.0f / 2);
+  p = fmaf(p, r, 1.0f);
+  p = fmaf(p, r, 1.0f);
+  int whole = (int)n, half = whole >> 1;
+  return p * kvs_pow2(half) * kvs_pow2(whole - half);
+}
+
+/* gelu_new(x) = x/2·(1 + tanh u), u = sqrt(2/π)·(x + 0.044715 x³), which is x / (1 + exp(−2u)). */
+#define KVS_GELU_CUBE 0.044715f
+#define KVS_GELU_MINUS_2C (-1.59576912f) /* −2·sqrt(2/π) */
+
+static inline float kvs_gelu_new(float x) {
+  float cube = x * x * x;
+  float u = fmaf(KVS_GELU_CUBE, cube, x);
+  return x / (1.0f + kvs_expf(KVS_GELU_MINUS_2C * u));
+}
+
+/* gelu(x) = x/2·(1 + erf(x/√2)), in double; numeric.c. */
+float kvs_gelu_erf(float x);
+
+/* exp in double to about 1e-16, the same bits on every machine: for erf and for sampling. numeric.c. */
+double kvs_exp(double x);
+
+static inline float kvs_relu(float x) { return x < 0 ? 0 : x; }
+
+/* IEEE binary16 and bfloat16, widened exactly. */
+static inline float kvs_widen_bf16(uint16_t bits) {
+  uint32_t wide = (uint32_t)bits << 16;
+  float value;
+  memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+static inline float kvs_widen_f16(uint16_t bits) {
+  uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = (bits >> 10) & 0x1F, fraction = bits & 0x3FF;
+  uint32_t wide;
+  if (exponent == 0) { /* zero, or a subnormal: fraction · 2^-24, exact in float32 */
+    float value = (float)fraction * 5.9604644775390625e-8f;
+    memcpy(&wide, &value, sizeof wide);
+    wide |= sign;
+  } else if (exponent == 31) { /* infinity; a NaN is made quiet, as the CPU's own conversion does */
+    wide = sign | 0x7F800000 | fraction << 13 | (fraction ? 0x400000u : 0);
+  } else {
+    wide = sign | (exponent + 112) << 23 | fraction << 13;
+  }
+  float value;
+  memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+#endif

@@ -1,0 +1,147 @@
+/* ops.c: a step's operations, shared among threads. A share is whole columns, vocabulary rows or heads, so the sums
+ * inside are the same however many threads there are. */
+#include "engine/engine.h"
+
+/* Below about this many multiply-adds waking a thread costs more than it saves. */
+#define WORTH_SHARING 60000
+
+static void run(kvs_engine *e, double multiply_adds, kvs_pool_work work, void *context) {
+  if (multiply_adds < WORTH_SHARING)
+    work(context, 0, 1);
+  else
+    kvs_pool_run(e->pool, work, context);
+}
+
+void kvs_op_layer_norm(kvs_engine *e, float *y, const float *x, int rows, const kvs_norm *norm) {
+  const kvs_config *c = &e->model->config;
+  for (size_t r = 0; r < (size_t)rows; r++)
+    e->kernels->layer_norm(y + r * (size_t)c->n_embd, x + r * (size_t)c->n_embd, norm, c->layer_norm_epsilon,
+                           c->n_embd);
+}
+
+typedef struct linear_job {
+  kvs_engine *e;
+  float *y;
+  const float *x;
+  int rows;
+  const kvs_linear *linear;
+} linear_job;
+
+static void linear_work(void *context, int thread, int threads) {
+  linear_job *job = context;
+  int begin, end;
+  kvs_pool_share(job->linear->w.cols, 32, thread, threads, &begin, &end);
+  if (begin < end)
+    job->e->kernels->linear(job->y, job->x, job->rows, job->linear, begin, end,
+                            job->e->s.pack + (size_t)thread * KVS_PACK_FLOATS);
+}
+
+void kvs_op_linear(kvs_engine *e, float *y, const float *x, int rows, const kvs_linear *linear) {
+  linear_job job = {e, y, x, rows, linear};
+  run(e, (double)rows * linear->w.rows * linear->w.cols, linear_work, &job);
+}
+
+typedef struct activate_job {
+  kvs_engine *e;
+  float *x;
+  int n;
+} activate_job;
+
+static void activate_work(void *context, int thread, int threads) {
+  activate_job *job = context;
+  int begin, end;
+  kvs_pool_share(job->n, 16, thread, threads, &begin, &end);
+  job->e->kernels->activate(job->x + begin, end - begin, job->e->model->config.activation);
+}
+
+void kvs_op_activate(kvs_engine *e, float *x, int rows) {
+  int n_inner = e->model->config.n_inner;
+  for (size_t r = 0; r < (size_t)rows; r++) {
+    activate_job job = {e, x + r * (size_t)n_inner, n_inner};
+    run(e, 20.0 * n_inner, activate_work, &job); /* an activation costs about as much as twenty multiply-adds */
+  }
+}
+
+void kvs_op_add(float *sum, const float *a, const float *b, size_t n) {
+  for (size_t i = 0; i < n; i++) sum[i] = a[i] + b[i];
+}
+
+typedef struct lm_head_job {
+  kvs_engine *e;
+  float *logits;
+  const float *x;
+  int rows;
+} lm_head_job;
+
+static void lm_head_work(void *context, int thread, int threads) {
+  lm_head_job *job = context;
+  const kvs_model *model = job->e->model;
+  int begin, end;
+  kvs_pool_share(model->config.n_vocab, 16, thread, threads, &begin, &end);
+  job->e->kernels->dot_rows(job->logits, model->config.n_vocab, job->x, job->rows, &model->lm_head, begin, end);
+}
+
+void kvs_op_lm_head(kvs_engine *e, float *logits, const float *x, int rows) {
+  const kvs_config *c = &e->model->config;
+  lm_head_job job = {e, logits, x, rows};
+  run(e, (double)rows * c->n_vocab * c->n_embd, lm_head_work, &job);
+}
+
+/* ---- attention ----------------------------------------------------------------------------------------------------- */
+
+typedef struct attend_job {
+  kvs_engine *e;
+  int layer;
+  const kvs_attend *tokens;
+  int count;
+} attend_job;
+
+static void attend(kvs_engine *e, int layer, const kvs_attend *tokens, int count, kvs_pool_work work) {
+  attend_job job = {e, layer, tokens, count};
+  run(e, (double)count * tokens[count - 1].rows * e->model->config.n_embd, work, &job);
+}
+
+static void score_work(void *context, int thread, int threads) {
+  attend_job *job = context;
+  const kvs_config *c = &job->e->model->config;
+  int begin, end;
+  kvs_pool_share(c->n_head, 1, thread, threads, &begin, &end);
+  for (int h = begin; h < end; h++)
+    for (const kvs_attend *t = job->tokens; t < job->tokens + job->count; t++)
+      job->e->kernels->score(t->scores + h * t->rows, t->q + h * c->head_dim,
+                             kvs_cache_k(&job->e->cache, job->layer, 0) + h * c->head_dim, c->n_embd, t->rows,
+                             c->head_dim, t->scale);
+}
+
+static void softmax_work(void *context, int thread, int threads) {
+  attend_job *job = context;
+  int begin, end;
+  kvs_pool_share(job->e->model->config.n_head, 1, thread, threads, &begin, &end);
+  for (int h = begin; h < end; h++)
+    for (const kvs_attend *t = job->tokens; t < job->tokens + job->count; t++)
+      job->e->kernels->softmax(t->weights + h * t->rows, t->scores + h * t->rows, t->rows);
+}
+
+static void mix_work(void *context, int thread, int threads) {
+  attend_job *job = context;
+  const kvs_config *c = &job->e->model->config;
+  int begin, end;
+  kvs_pool_share(c->n_head, 1, thread, threads, &begin, &end);
+  for (int h = begin; h < end; h++)
+    for (const kvs_attend *t = job->tokens; t < job->tokens + job->count; t++)
+      job->e->kernels->mix(t->out + h * c->head_dim, t->weights + h * t->rows,
+                           kvs_cache_v(&job->e->cache, job->layer, 0) + h * c->head_dim, c->n_embd, t->rows,
+                           c->head_dim);
+}
+
+void kvs_op_score(kvs_engine *e, int layer, const kvs_attend *tokens, int count) {
+  attend(e, layer, tokens, count, score_work);
+}
+
+void kvs_op_softmax(kvs_engine *e, int layer, const kvs_attend *tokens, int count) {
+  attend(e, layer, tokens, count, softmax_work);
+}
+
+void kvs_op_mix(kvs_engine *e, int layer, const kvs_attend *tokens, int count) {
+  attend(e, layer, tokens, count, mix_work);
+}
