@@ -37,6 +37,7 @@ LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(EXT_SOURCES:%.c=$(BUILD)/%.o)
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
 EXT_OBJECTS := $(EXT_SOURCES:%.c=$(BUILD)/ext/%.o)
 TESTS       := $(TEST_SOURCES:%.c=$(BUILD)/%)
+SUPPORT     := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
 
 PROGRAM   := $(if $(SAN),$(BUILD)/kvstep,kvstep)
 STATIC    := $(BUILD)/libkvstep.a
@@ -45,6 +46,9 @@ EXTENSION := $(BUILD)/kvstep.so
 
 .PHONY: all demo test test-binaries bench install clean deps help format
 all: $(PROGRAM) $(STATIC) $(SHARED) $(EXTENSION)
+
+# Tests include each other's helpers as "tests/support/…".
+$(BUILD)/tests/%.o: KFLAGS += -I.
 
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -80,8 +84,8 @@ $(EXTENSION): $(EXT_OBJECTS)
 $(PROGRAM): $(CLI_OBJECTS) $(STATIC)
 	$(CC) $(CFLAGS) $(CLI_OBJECTS) $(STATIC) $(LDLIBS) -o $@
 
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(STATIC)
-	$(CC) $(CFLAGS) $< $(STATIC) $(LDLIBS) $(TEST_LIBS) -o $@
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(SUPPORT) $(STATIC)
+	$(CC) $(CFLAGS) $< $(SUPPORT) $(STATIC) $(LDLIBS) $(TEST_LIBS) -o $@
 
 test-binaries: $(TESTS)
 

@@ -57,7 +57,7 @@ typedef struct kvs_step {
 /* What an observer sees. The arrays belong to the engine and hold only during the call; those that the moment has not
  * reached are NULL, those that this layer has already produced stay set (at mix, q and scores are still there). */
 typedef struct kvs_moment {
-  const kvs_step *step; /* logprob is known, seconds and (before append) cache_length_after are not yet */
+  const kvs_step *step; /* not yet settled before step_end: logprob (in prefill), seconds, cache_length_after */
   kvs_phase phase;
   int layer;        /* -1 at read_length, embed and logits */
   int cache_length; /* rows in this layer's cache just after this phase, this token's share of a batch counted alone */
