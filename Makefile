@@ -44,7 +44,7 @@ STATIC    := $(BUILD)/libkvstep.a
 SHARED    := $(BUILD)/libkvstep.so.$(VERSION)
 EXTENSION := $(BUILD)/kvstep.so
 
-.PHONY: all demo test test-binaries bench install clean deps help format
+.PHONY: all demo test test-binaries bench install check-install samples format lint lint-format lint-cppcheck help clean
 all: $(PROGRAM) $(STATIC) $(SHARED) $(EXTENSION)
 
 # Tests include each other's helpers as "tests/support/…".
@@ -88,6 +88,86 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(SUPPORT) $(STATIC)
 	$(CC) $(CFLAGS) $< $(SUPPORT) $(STATIC) $(LDLIBS) $(TEST_LIBS) -o $@
 
 test-binaries: $(TESTS)
+
+# ---- what people call -----------------------------------------------------------------------------------------------
+
+# The packages first, by themselves: pkg-config is asked for flags only after they are there.
+demo:
+	@.ci/deps build
+	@$(MAKE) --no-print-directory all
+	@sh examples/demo.sh ./kvstep
+
+test:
+	@.ci/deps test
+	@$(MAKE) --no-print-directory all test-binaries
+	@sh tests/run.sh $(BUILD) $(PROGRAM) $(if $(SAN),san)
+
+bench:
+	@.ci/deps test
+	@$(MAKE) --no-print-directory $(BUILD)/tests/bench
+	@$(BUILD)/tests/bench
+
+$(BUILD)/tests/bench: $(BUILD)/tests/bench.o $(SUPPORT) $(STATIC)
+	$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
+
+# ---- installing -----------------------------------------------------------------------------------------------------
+
+BINDIR  := $(DESTDIR)$(PREFIX)/bin
+LIBDIR  := $(DESTDIR)$(PREFIX)/lib
+DATADIR := $(DESTDIR)$(PREFIX)/share
+
+install: all
+	install -d $(BINDIR) $(LIBDIR)/pkgconfig $(LIBDIR)/kvstep $(DESTDIR)$(PREFIX)/include/kvstep $(DATADIR)/man/man1 \
+	  $(DATADIR)/bash-completion/completions $(DATADIR)/zsh/site-functions $(DATADIR)/fish/vendor_completions.d
+	install -m 755 $(PROGRAM) $(BINDIR)/kvstep
+	install -m 644 $(STATIC) $(LIBDIR)/libkvstep.a
+	install -m 755 $(SHARED) $(LIBDIR)/$(notdir $(SHARED))
+	ln -sf $(notdir $(SHARED)) $(LIBDIR)/libkvstep.so.$(SO_MAJOR)
+	ln -sf $(notdir $(SHARED)) $(LIBDIR)/libkvstep.so
+	install -m 755 $(EXTENSION) $(LIBDIR)/kvstep/kvstep.so
+	install -m 644 include/kvstep/*.h $(DESTDIR)$(PREFIX)/include/kvstep
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBRARIES@|$(LIBRARIES)|' src/kvstep.pc.in > $(LIBDIR)/pkgconfig/kvstep.pc
+	$(PROGRAM) man > $(DATADIR)/man/man1/kvstep.1
+	$(PROGRAM) completion bash > $(DATADIR)/bash-completion/completions/kvstep
+	$(PROGRAM) completion zsh > $(DATADIR)/zsh/site-functions/_kvstep
+	$(PROGRAM) completion fish > $(DATADIR)/fish/vendor_completions.d/kvstep.fish
+
+# Installs into a folder of its own, then builds the example there by pkg-config alone, as somebody else would, and runs it.
+INSTALLED := $(BUILD)/installed
+check-install: all
+	rm -rf $(INSTALLED)
+	$(MAKE) --no-print-directory install DESTDIR= PREFIX=$(CURDIR)/$(INSTALLED)
+	export PKG_CONFIG_PATH=$(CURDIR)/$(INSTALLED)/lib/pkgconfig; \
+	$(CC) -std=c11 -Wall -Wextra -Wpedantic -Werror examples/decode.c -o $(INSTALLED)/decode $$(pkg-config --cflags --libs kvstep) && \
+	LD_LIBRARY_PATH=$(INSTALLED)/lib $(INSTALLED)/decode austen "It is a truth" $(INSTALLED)/decode.db && \
+	$(INSTALLED)/bin/kvstep info $(INSTALLED)/decode.db
+
+# ---- looking after the code -----------------------------------------------------------------------------------------
+
+FORMATTED = $(shell git ls-files '*.c' '*.h')
+
+format:
+	clang-format -i $(FORMATTED)
+
+lint-format:
+	clang-format --dry-run -Werror $(FORMATTED)
+
+lint-cppcheck:
+	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+	  --suppress=missingIncludeSystem -Iinclude -Isrc src
+
+lint: lint-format lint-cppcheck
+
+help:
+	@echo "make                 builds ./kvstep, $(BUILD)/libkvstep.a, .so and $(BUILD)/kvstep.so (the SQLite extension)"
+	@echo "make demo            installs what is missing, builds, and traces both built-in models, right and broken"
+	@echo "make test            installs what is missing, builds and runs every test; SAN=1 with ASan and UBSan"
+	@echo "make bench           decode, prefill and logging speed beside the memory's"
+	@echo "make install         to PREFIX=$(PREFIX), under DESTDIR"
+	@echo "make samples         makes the sample traces in traces/ again"
+	@echo "make lint, format    clang-format and cppcheck; clang-format in place"
+	@echo "make clean           removes what was built"
+
 
 clean:
 	rm -rf build kvstep

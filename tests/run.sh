@@ -1,0 +1,58 @@
+#!/bin/sh
+# run.sh: runs every suite and ends with "N passed, N failed" (", N skipped" if any were). Arguments: the build folder, the kvstep
+# binary and "san" when they are sanitized.
+set -u
+build=$1
+KVSTEP=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
+KVSTEP_BUILD=$(cd "$build" && pwd)
+KVSTEP_SAN=${3:-}
+export KVSTEP KVSTEP_BUILD KVSTEP_SAN
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+unset NO_COLOR
+python=python3
+$python -c 'import numpy, sqlite3' 2>/dev/null || python=/usr/bin/python3
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/kvstep-test.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+skipped=0
+
+# suite NAME COMMAND…: counts TAP lines, or a closing "N passed, N failed"; shows the output only where something failed.
+suite() {
+  name=$1
+  shift
+  CMOCKA_MESSAGE_OUTPUT=TAP "$@" >"$work/log" 2>&1 </dev/null
+  status=$?
+  s=$(grep -ciE '^ok .*# *skip' "$work/log")
+  p=$(($(grep -c '^ok ' "$work/log") - s))
+  f=$(grep -c '^not ok ' "$work/log")
+  closing=$(grep -E '[0-9]+ passed, [0-9]+ failed' "$work/log" | tail -n 1)
+  if [ -n "$closing" ]; then
+    p=$((p + $(echo "$closing" | sed -E 's/.*[^0-9]?([0-9]+) passed.*/\1/;s/.*: *//')))
+    f=$((f + $(echo "$closing" | sed -E 's/.* ([0-9]+) failed.*/\1/')))
+    s=$((s + $(echo "$closing" | sed -nE 's/.* ([0-9]+) skipped.*/\1/p;s/^$/0/p' | head -n 1 | grep . || echo 0)))
+  fi
+  if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
+  if [ "$((p + f + s))" -eq 0 ]; then f=1; fi # a suite that ran nothing has failed
+  passed=$((passed + p))
+  failed=$((failed + f))
+  skipped=$((skipped + s))
+  printf '%-28s %5d passed, %d failed%s\n' "$name" "$p" "$f" "$([ "$s" -eq 0 ] || echo ", $s skipped")"
+  if [ "$f" -gt 0 ]; then tail -n 200 "$work/log"; fi
+}
+
+for test in "$build"/tests/test_*; do
+  case $test in *.o | *.d) continue ;; esac
+  suite "$(basename "$test")" "$test"
+done
+suite reference/selftest "$python" tests/reference/selftest.py
+suite reference "$python" tests/reference/run.py "$KVSTEP" "$work/reference"
+
+if [ "$skipped" -gt 0 ]; then
+  echo "$passed passed, $failed failed, $skipped skipped"
+else
+  echo "$passed passed, $failed failed"
+fi
+[ "$failed" -eq 0 ]
