@@ -194,7 +194,7 @@ def write_trace(path, model, tokens, positions=None, fault="none", fault_from=No
     insert("run", 1, "now", "now", "selftest", "1", None, "random", None, model.n_layer, model.n_head, model.n_embd,
            model.head_dim, model.n_ctx, model.n_vocab, fault, fault_from, 0, 0.0, 0, 1.0, "")
     for token in range(model.n_vocab):
-        insert("token", token, bytes([token]), f"<{token}>")
+        insert("token", token, f"{token}".encode(), f"<{token}>")
     for i, (token, t) in enumerate(zip(tokens, positions)):
         insert("step", 1, i, "prefill", token, "prompt", i, t, i + 1, r.logprob[i] if i else None, 0.0)
         off_by = None if t is None else t - i
