@@ -2,7 +2,10 @@
  *
  * Encoding: the text's bytes are cut into pieces by GPT-2's split pattern, each byte is a symbol, and in each piece the
  * adjacent pair with the lowest merge rank is joined again and again (Sennrich et al. 2016; Radford et al. 2019, §2.2).
- * Bytes that are no UTF-8 are encoded all the same: every byte has a symbol.
+ * Bytes that are no UTF-8 are encoded all the same: every byte has a symbol, and in the split pattern such a byte counts as
+ * a character that is no blank, letter or digit. The pattern's \s is Unicode's White_Space, as in GPT-2's own encoder
+ * (Python): texts with U+FEFF or U+0085 may get other ids from encoders written in JavaScript. For every byte string, the
+ * bytes of its tokens, one after another, are that string.
  */
 #ifndef KVSTEP_TOKENIZER_H
 #define KVSTEP_TOKENIZER_H
@@ -32,14 +35,19 @@ KVS_API int kvs_tokenizer_size(const kvs_tokenizer *tokenizer);
 KVS_API const unsigned char *kvs_tokenizer_bytes(const kvs_tokenizer *tokenizer, int token, size_t *length);
 
 /* Encodes `length` bytes of text (NUL bytes included) into *tokens, an array of *count ids that the caller frees with
- * free(). Special tokens (<|endoftext|>) are recognised only if allow_special; otherwise their letters are encoded
- * as any others. Empty text gives count 0 and *tokens NULL.
- * Errors: KVS_ERR_INPUT (a byte for which a small vocabulary has no token: named with its offset), KVS_ERR_MEMORY. */
+ * free(). Special tokens (<|endoftext|>, and tokenizer.json's added tokens with the special flag) are recognised only if
+ * allow_special; otherwise their letters are encoded as any others. Added tokens without the flag are always recognised;
+ * of those that begin at the same place, the longest. Empty text gives count 0 and *tokens NULL.
+ * Errors: KVS_ERR_INPUT (a byte for which a small vocabulary has no token: named with its offset), KVS_ERR_USAGE (more
+ * than 2 GiB at once), KVS_ERR_MEMORY. */
 KVS_API kvs_status kvs_tokenizer_encode(const kvs_tokenizer *tokenizer, const char *text, size_t length,
                                         bool allow_special, int **tokens, size_t *count, kvs_error *err);
 
-/* How a token's bytes are shown on one line: a leading or lone blank as `␠`, newline as `\n`, tab as `\t`, other control
- * characters as `\x1b`, bytes that are no UTF-8 as `<E6><AD>`. Writes at most `size` bytes with the NUL, cut at a
+/* How a token's bytes are shown on one line. A blank is `␠` (U+2420) where it leads, ends or is next to another, so that a
+ * run can be counted; only a single blank between two other characters stays as it is. Newline, carriage return, tab and
+ * backslash are `\n`, `\r`, `\t`, `\\`; other control characters `\x1b`; what leaves no mark or moves others about (C1
+ * controls, no-break and other wide or narrow blanks, joiners, direction controls, tags, noncharacters) `\u202e` or
+ * `\U000e0067`; bytes that are no UTF-8 `<E6><AD>`. All else, combining marks too, is passed on. Writes at most `size` bytes with the NUL, cut at a
  * character; returns the length that the whole would have, like snprintf. Every byte sequence has a printable form. */
 KVS_API size_t kvs_token_text(const unsigned char *bytes, size_t length, char *text, size_t size);
 
