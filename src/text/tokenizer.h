@@ -10,6 +10,7 @@
 
 #include "kvstep/tokenizer.h"
 #include "model/dir.h"
+#include "model/json.h"
 #include "text/bpe.h"
 #include "text/split.h"
 
@@ -61,9 +62,6 @@ typedef struct kvs_shown {
   char text[64];
 } kvs_shown;
 kvs_shown kvs_show(const char *text, size_t length);
-
-/* Parses a JSON file whose outermost value must be an object. The caller decrefs *out. */
-kvs_status kvs_json_read(const kvs_file *file, json_t **out, kvs_error *err);
 
 /* Fills in tokens, bytes and byte_token from an object of spellings and ids; `path` and `place` ("model.vocab", or "")
  * are for messages. `vocab` must stay as long as *out, which is freed by kvs_vocab_free also on failure. */

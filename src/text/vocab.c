@@ -11,24 +11,6 @@ kvs_shown kvs_show(const char *text, size_t length) {
   return shown;
 }
 
-kvs_status kvs_json_read(const kvs_file *file, json_t **out, kvs_error *err) {
-  json_error_t error;
-  *out = json_loadb((const char *)file->bytes, file->size, JSON_REJECT_DUPLICATES, &error);
-  if (!*out && json_error_code(&error) == json_error_out_of_memory) return kvs_fail_memory(err, "reading JSON");
-  if (!*out)
-    return kvs_fail(err, KVS_ERR_INPUT,
-                    "%s, line %d, column %d: not valid JSON: %s: copy the file again from where the model came from",
-                    file->path, error.line, error.column, error.text);
-  if (json_is_object(*out)) return KVS_OK;
-  json_decref(*out);
-  *out = NULL;
-  return kvs_fail(
-      err, KVS_ERR_INPUT,
-      "%s: the file holds a JSON array where an object is expected: copy the file again from where the model "
-      "came from",
-      file->path);
-}
-
 /* ---- spellings ------------------------------------------------------------------------------------------------- */
 
 /* GPT-2 spells a token with one printable character for each byte: the printable bytes of Latin-1 stand for themselves,

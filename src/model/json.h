@@ -1,0 +1,12 @@
+/* json.h (private): reading a JSON file strictly: no duplicate keys, nothing after its end, an object outermost. */
+#ifndef KVS_MODEL_JSON_H
+#define KVS_MODEL_JSON_H
+
+#include <jansson.h>
+
+#include "model/dir.h"
+
+/* Parses a file. The caller decrefs *out. Errors: KVS_ERR_INPUT with file, line and column, KVS_ERR_MEMORY. */
+kvs_status kvs_json_read(const kvs_file *file, json_t **out, kvs_error *err);
+
+#endif
