@@ -14,6 +14,7 @@
 #include "kvstep/tokenizer.h"
 #include "model/model.h"
 #include "text/split.h"
+#include "text/tokenizer.h"
 
 #define FIXTURE "tests/fixtures/tokenizer"
 #define MEGABYTE ((size_t)1 << 20)
@@ -346,6 +347,56 @@ static void test_fits(void **state) {
   kvs_tokenizer_free(tokenizer);
 }
 
+/* The quick reader of vocab.json gives what the JSON library gives, or leaves the file to it. */
+static void test_scan(void **state) {
+  (void)state;
+  static const char *const files[] = {
+      VOCAB,
+      " {\t\"\\u0120a\" :\r\n7 , \"\\\"\\\\\\/\\u00e9\xC3\xA9\xE4\xB8\xAD\" : 4194303 } \n",
+      "{\"a\":0,}",
+      "{\"a\":0",
+      "{\"a\":01}",
+      "{\"a\":0}}",
+      "{\"a\":0.0}",
+      "{\"a\":1e3}",
+      "{\"a\":-0}",
+      "{\"a\":4194304}",
+      "{\"a\":}",
+      "{\"a\" 0}",
+      "{\"a:0}",
+      "{a:0}",
+      "{\"\\u01\":0}",
+      "{\"\\x\":0}",
+      "{\"\x01:\":0}",
+      "{\"\xC3:\":0}",
+      "{\"\\u0000\":0}",
+      "{\"a\":0 \"b\":1}",
+      ":",
+      "{:",
+      "{}"};
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    kvs_file file = {"vocab.json", (const unsigned char *)files[i], strlen(files[i])};
+    kvs_entries quick, slow = {0};
+    bool plain = kvs_entries_scan(&file, &quick);
+    if (plain != (i < 2)) fail_msg("%s: %s", files[i], plain ? "taken for plain" : "not taken for plain");
+    if (!plain) continue;
+    json_t *root;
+    assert_int_equal(kvs_json_read(&file, &root, NULL), KVS_OK);
+    assert_int_equal(kvs_entries_from_json(root, "", "", &slow, NULL), KVS_OK);
+    assert_int_equal(quick.count, slow.count);
+    assert_int_equal(quick.size, slow.size);
+    assert_int_equal(quick.spelt, slow.spelt);
+    for (size_t j = 0; j < slow.count; j++) {
+      assert_string_equal(quick.entry[j].text, slow.entry[j].text);
+      assert_int_equal(quick.entry[j].length, slow.entry[j].length);
+      assert_int_equal(quick.entry[j].id, slow.entry[j].id);
+    }
+    kvs_entries_free(&quick);
+    kvs_entries_free(&slow);
+    json_decref(root);
+  }
+}
+
 /* ---- hostile files ------------------------------------------------------------------------------------------------ */
 
 static const struct {
@@ -455,19 +506,13 @@ static void test_deep_nesting(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gpt2_strings),
-      cmocka_unit_test(test_gpt2_whole),
-      cmocka_unit_test(test_split_without_jit),
-      cmocka_unit_test(test_random_bytes),
-      cmocka_unit_test(test_megabytes),
-      cmocka_unit_test(test_merges_txt),
-      cmocka_unit_test(test_merge_order),
-      cmocka_unit_test(test_tokenizer_json),
-      cmocka_unit_test(test_specials_only_when_allowed),
-      cmocka_unit_test(test_missing_bytes),
-      cmocka_unit_test(test_fits),
-      cmocka_unit_test(test_hostile_files),
-      cmocka_unit_test(test_deep_nesting),
+      cmocka_unit_test(test_gpt2_strings),      cmocka_unit_test(test_gpt2_whole),
+      cmocka_unit_test(test_split_without_jit), cmocka_unit_test(test_random_bytes),
+      cmocka_unit_test(test_megabytes),         cmocka_unit_test(test_scan),
+      cmocka_unit_test(test_merges_txt),        cmocka_unit_test(test_merge_order),
+      cmocka_unit_test(test_tokenizer_json),    cmocka_unit_test(test_specials_only_when_allowed),
+      cmocka_unit_test(test_missing_bytes),     cmocka_unit_test(test_fits),
+      cmocka_unit_test(test_hostile_files),     cmocka_unit_test(test_deep_nesting),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,8 +43,8 @@ typedef struct shown_line {
 } shown_line;
 
 static void put(shown_line *line, const char *unit, size_t length) {
-  /* Once one unit did not fit, none after it may: the cut text is a beginning of the whole. */
-  if (line->written == line->whole && line->whole + length < line->size) {
+  /* By the whole's length, not by what was written: once one unit did not fit, none after it does. */
+  if (line->whole + length < line->size) {
     memcpy(line->text + line->written, unit, length);
     line->written += length;
   }

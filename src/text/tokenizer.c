@@ -4,23 +4,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* vocab.json + merges.txt. vocab.json has no flag for special tokens; GPT-2 has this one. */
-static kvs_status load_pair(kvs_tokenizer *tokenizer, kvs_dir *dir, kvs_error *err) {
+/* Everything that vocab.json and merges.txt give. vocab.json has no flag for special tokens; GPT-2 has this one. */
+static kvs_status load_entries(kvs_tokenizer *tokenizer, const kvs_entries *entries, const char *vocab_path,
+                               const kvs_file *merges, kvs_error *err) {
   static const char end_of_text[] = "<|endoftext|>";
-  kvs_file vocab_file, merges_file;
-  kvs_status status = kvs_dir_map(dir, "vocab.json", &vocab_file, err);
-  if (!status) status = kvs_dir_map(dir, "merges.txt", &merges_file, err);
-  json_t *root = NULL;
-  if (!status) status = kvs_json_read(&vocab_file, &root, err);
-  if (status) return status;
   kvs_vocab vocab;
-  status = kvs_vocab_load(tokenizer, root, vocab_file.path, "", &vocab, err);
-  if (!status) status = kvs_merges_load(tokenizer, &vocab, &merges_file, err);
+  kvs_status status = kvs_vocab_load(tokenizer, entries, vocab_path, "", &vocab, err);
+  if (!status) status = kvs_merges_load(tokenizer, &vocab, merges, err);
   if (!status) {
     int id = kvs_vocab_find(&vocab, (kvs_key){end_of_text, sizeof end_of_text - 1}, (kvs_key){"", 0});
     if (id >= 0) status = kvs_added_put(tokenizer, end_of_text, sizeof end_of_text - 1, id, true, err);
   }
   kvs_vocab_free(&vocab);
+  return status;
+}
+
+static kvs_status load_pair(kvs_tokenizer *tokenizer, kvs_dir *dir, kvs_error *err) {
+  kvs_file vocab, merges;
+  kvs_status status = kvs_dir_map(dir, "vocab.json", &vocab, err);
+  if (!status) status = kvs_dir_map(dir, "merges.txt", &merges, err);
+  if (status) return status;
+  json_t *root = NULL;
+  kvs_entries entries;
+  bool plain = kvs_entries_scan(&vocab, &entries);
+  if (!plain) status = kvs_json_read(&vocab, &root, err);
+  if (!plain && !status) status = kvs_entries_from_json(root, vocab.path, "", &entries, err);
+  if (!status) status = load_entries(tokenizer, &entries, vocab.path, &merges, err);
+  /* The quick reader keeps no places: of a key that is there twice, the JSON library names the line. */
+  if (plain && status == KVS_ERR_INPUT) {
+    kvs_status exact = kvs_json_read(&vocab, &root, err);
+    if (exact) status = exact;
+  }
+  kvs_entries_free(&entries);
   json_decref(root);
   return status;
 }

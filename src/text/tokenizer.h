@@ -63,9 +63,32 @@ typedef struct kvs_shown {
 } kvs_shown;
 kvs_shown kvs_show(const char *text, size_t length);
 
-/* Fills in tokens, bytes and byte_token from an object of spellings and ids; `path` and `place` ("model.vocab", or "")
- * are for messages. `vocab` must stay as long as *out, which is freed by kvs_vocab_free also on failure. */
-kvs_status kvs_vocab_load(kvs_tokenizer *tokenizer, const json_t *vocab, const char *path, const char *place,
+/* One token of a vocabulary as its file gives it. */
+typedef struct kvs_entry {
+  const char *text; /* NUL-terminated, in the JSON document or in kvs_entries.text */
+  size_t length;
+  int id;
+} kvs_entry;
+
+typedef struct kvs_entries {
+  kvs_entry *entry;
+  size_t count;
+  int size;     /* largest id + 1 */
+  size_t spelt; /* bytes of all spellings */
+  char *text;   /* NULL where the spellings lie in a JSON document, which must then stay */
+} kvs_entries;
+
+/* Reads a vocab.json that is plain (scan.c); false if it is not, or there is no memory. Does not look for duplicates. */
+bool kvs_entries_scan(const kvs_file *file, kvs_entries *out);
+/* Takes the entries from a JSON object, and refuses ids that make no sense. `path` and `place` (", model.vocab", or "")
+ * are for messages. *out is freed by kvs_entries_free also on failure. */
+kvs_status kvs_entries_from_json(const json_t *vocab, const char *path, const char *place, kvs_entries *out,
+                                 kvs_error *err);
+void kvs_entries_free(kvs_entries *entries);
+
+/* Fills in tokens, bytes and byte_token. `entries` must stay as long as *out, which is freed by kvs_vocab_free also on
+ * failure. Refuses two tokens with one id, and one token twice. */
+kvs_status kvs_vocab_load(kvs_tokenizer *tokenizer, const kvs_entries *entries, const char *path, const char *place,
                           kvs_vocab *out, kvs_error *err);
 void kvs_vocab_free(kvs_vocab *vocab);
 /* The id of a spelling (its two parts side by side), or -1. */

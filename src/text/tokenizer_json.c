@@ -126,10 +126,13 @@ static kvs_status load_root(kvs_tokenizer *tokenizer, const json_t *root, const 
   const json_t *entries = json_object_get(model, "vocab"), *added = json_object_get(root, "added_tokens");
   if (!json_is_object(entries)) return refuse(file, "model.vocab", "no object of tokens and ids", err);
   if (added && !json_is_null(added) && !json_is_array(added)) return refuse(file, "added_tokens", "no list", err);
-  kvs_vocab vocab;
-  status = kvs_vocab_load(tokenizer, entries, file->path, ", model.vocab", &vocab, err);
+  kvs_vocab vocab = {0};
+  kvs_entries list;
+  status = kvs_entries_from_json(entries, file->path, ", model.vocab", &list, err);
+  if (!status) status = kvs_vocab_load(tokenizer, &list, file->path, ", model.vocab", &vocab, err);
   if (!status) status = load_merges(tokenizer, &vocab, json_object_get(model, "merges"), file, err);
   kvs_vocab_free(&vocab);
+  kvs_entries_free(&list);
   for (size_t i = 0; !status && i < json_array_size(added); i++)
     status = load_added(tokenizer, json_array_get(added, i), i, file, err);
   return status;

@@ -1,4 +1,4 @@
-/* vocab.c: from a JSON object of spellings and ids to tokens of bytes. */
+/* vocab.c: from spellings and ids to tokens of bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,14 +26,14 @@ static void spell_bytes(short byte_of[256 + 68]) {
 
 /* Writes the bytes that `key` spells (never more than it has itself) and returns how many. A spelling with any character
  * outside the 256 is a text as it stands: a token that was added by hand, which no merge leads to. */
-static size_t unspell(const short byte_of[256 + 68], const char *key, unsigned char *bytes) {
-  size_t length = strlen(key), written = 0;
-  for (size_t i = 0; i < length;) {
-    kvs_utf8_unit unit = kvs_utf8_next((const unsigned char *)key + i, length - i);
+static size_t unspell(const short byte_of[256 + 68], kvs_key key, unsigned char *bytes) {
+  size_t written = 0;
+  for (size_t i = 0; i < key.length;) {
+    kvs_utf8_unit unit = kvs_utf8_next((const unsigned char *)key.text + i, key.length - i);
     short byte = unit.kind == KVS_UTF8_CHARACTER && unit.code < 256 + 68 ? byte_of[unit.code] : -1;
     if (byte < 0) {
-      memcpy(bytes, key, length);
-      return length;
+      memcpy(bytes, key.text, key.length);
+      return key.length;
     }
     bytes[written++] = (unsigned char)byte;
     i += unit.length;
@@ -73,12 +73,13 @@ void kvs_vocab_free(kvs_vocab *vocab) {
 /* ---- loading --------------------------------------------------------------------------------------------------- */
 
 /* Looks at every id before anything is allocated by it. */
-static kvs_status check_ids(const json_t *vocab, const char *path, const char *place, int *size, size_t *spelt,
-                            kvs_error *err) {
+kvs_status kvs_entries_from_json(const json_t *vocab, const char *path, const char *place, kvs_entries *out,
+                                 kvs_error *err) {
+  *out = (kvs_entries){0};
+  out->entry = malloc((json_object_size(vocab) + 1) * sizeof *out->entry);
+  if (!out->entry) return kvs_fail_memory(err, "reading the vocabulary");
   const char *key;
   json_t *value;
-  *size = 0;
-  *spelt = 0;
   json_object_foreach((json_t *)vocab, key, value) {
     json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
     if (id < 0 || id >= KVS_TOKEN_CAP) {
@@ -90,61 +91,68 @@ static kvs_status check_ids(const json_t *vocab, const char *path, const char *p
                       "the file again from where the model came from",
                       path, place, kvs_show(key, strlen(key)).text, shown.text, KVS_TOKEN_CAP - 1);
     }
-    if (id >= *size) *size = (int)id + 1;
-    *spelt += strlen(key);
+    if (id >= out->size) out->size = (int)id + 1;
+    kvs_entry *entry = &out->entry[out->count++];
+    *entry = (kvs_entry){key, strlen(key), (int)id};
+    out->spelt += entry->length;
   }
-  if (*size > 0) return KVS_OK;
+  if (out->count > 0) return KVS_OK;
   return kvs_fail(err, KVS_ERR_INPUT,
                   "%s%s: there is no token in it: copy the file again from where the model came from", path, place);
 }
 
-static kvs_status allocate(kvs_tokenizer *tokenizer, kvs_vocab *out, int size, size_t count, size_t spelt,
-                           kvs_error *err) {
-  size_t slots = 16;
-  while (slots < 2 * count) slots *= 2;
-  tokenizer->token = calloc((size_t)size, sizeof *tokenizer->token);
-  tokenizer->bytes = malloc(spelt + 1);
-  out->key = calloc((size_t)size, sizeof *out->key);
+static kvs_status allocate(kvs_tokenizer *tokenizer, kvs_vocab *out, const kvs_entries *entries, kvs_error *err) {
+  size_t size = (size_t)entries->size, slots = 16;
+  while (slots < 2 * entries->count) slots *= 2;
+  tokenizer->token = calloc(size, sizeof *tokenizer->token);
+  tokenizer->bytes = malloc(entries->spelt + 1);
+  out->key = calloc(size, sizeof *out->key);
   out->slot = malloc(slots * sizeof *out->slot);
   if (!tokenizer->token || !tokenizer->bytes || !out->key || !out->slot)
     return kvs_fail_memory(err, "reading the vocabulary");
-  tokenizer->size = size;
+  tokenizer->size = entries->size;
   out->mask = slots - 1;
   memset(out->slot, -1, slots * sizeof *out->slot);
   return KVS_OK;
 }
 
-kvs_status kvs_vocab_load(kvs_tokenizer *tokenizer, const json_t *vocab, const char *path, const char *place,
+/* Enters a spelling; false if its id or the spelling itself is there already, then *other is that one. */
+static bool enter(kvs_vocab *vocab, kvs_key key, int id, kvs_key *other) {
+  *other = vocab->key[id];
+  if (other->text) return false;
+  size_t i = first_slot(vocab, key, (kvs_key){"", 0});
+  for (; vocab->slot[i] >= 0; i = (i + 1) & vocab->mask) {
+    *other = vocab->key[vocab->slot[i]];
+    if (other->length == key.length && memcmp(other->text, key.text, key.length) == 0) return false;
+  }
+  vocab->slot[i] = id;
+  vocab->key[id] = key;
+  return true;
+}
+
+kvs_status kvs_vocab_load(kvs_tokenizer *tokenizer, const kvs_entries *entries, const char *path, const char *place,
                           kvs_vocab *out, kvs_error *err) {
   *out = (kvs_vocab){0};
-  int size;
-  size_t spelt;
-  kvs_status status = check_ids(vocab, path, place, &size, &spelt, err);
-  if (!status) status = allocate(tokenizer, out, size, json_object_size(vocab), spelt, err);
+  kvs_status status = allocate(tokenizer, out, entries, err);
   if (status) return status;
   short byte_of[256 + 68];
   spell_bytes(byte_of);
   memset(tokenizer->byte_token, -1, sizeof tokenizer->byte_token);
   unsigned char *bytes = tokenizer->bytes;
-  const char *text;
-  json_t *value;
-  json_object_foreach((json_t *)vocab, text, value) {
-    int id = (int)json_integer_value(value);
-    kvs_key key = {text, strlen(text)}, *taken = &out->key[id];
-    if (taken->text)
+  for (size_t i = 0; i < entries->count; i++) {
+    int id = entries->entry[i].id;
+    kvs_key key = {entries->entry[i].text, entries->entry[i].length}, other;
+    if (!enter(out, key, id, &other))
       return kvs_fail(
           err, KVS_ERR_INPUT,
           "%s%s: the tokens \"%s\" and \"%s\" both have the id %d: correct one, or copy the file again from "
           "where the model came from",
-          path, place, kvs_show(taken->text, taken->length).text, kvs_show(text, key.length).text, id);
-    *taken = key;
-    size_t i = first_slot(out, key, (kvs_key){"", 0});
-    while (out->slot[i] >= 0) i = (i + 1) & out->mask;
-    out->slot[i] = id;
-    size_t length = unspell(byte_of, text, bytes);
+          path, place, kvs_show(other.text, other.length).text, kvs_show(key.text, key.length).text, id);
+    size_t length = unspell(byte_of, key, bytes);
     tokenizer->token[id] = (kvs_token){bytes, length};
     /* A literal " " in the file is a token added by hand; only a byte's own spelling makes it the byte's token. */
-    if (length == 1 && (key.length == 2 || byte_of[(unsigned char)*text] == *bytes)) tokenizer->byte_token[*bytes] = id;
+    if (length == 1 && (key.length == 2 || byte_of[(unsigned char)*key.text] == *bytes))
+      tokenizer->byte_token[*bytes] = id;
     bytes += length;
   }
   return KVS_OK;
