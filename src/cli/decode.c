@@ -1,0 +1,170 @@
+/* decode.c: prefill and decode steps, the text as it comes, signals, and how a run ends. */
+#include "cli/decode.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/out.h"
+
+/* ---- signals --------------------------------------------------------------------------------------------------- */
+
+static kvs_engine *volatile cancel_engine;
+static volatile sig_atomic_t caught;
+
+/* The first signal asks the engine to stop; SA_RESETHAND lets the second one kill. */
+static void on_signal(int number) {
+  caught = number;
+  if (cancel_engine) kvs_engine_cancel(cancel_engine);
+}
+
+/* SIGPIPE is held back so that the trace can be closed first; if it was ignored before, EPIPE is an error as any other. */
+static bool pipe_kills;
+
+static void catch_signals(kvs_engine *engine) {
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND}, old;
+  cancel_engine = engine;
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    sigaction(numbers[i], NULL, &old);
+    if (old.sa_handler != SIG_IGN) sigaction(numbers[i], &action, NULL); /* nohup stays in force */
+  }
+  sigaction(SIGPIPE, NULL, &old);
+  pipe_kills = old.sa_handler == SIG_DFL;
+  signal(SIGPIPE, SIG_IGN);
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- text ------------------------------------------------------------------------------------------------------ */
+
+static kvs_status write_text(struct decode *d, const char *text, size_t length, kvs_error *err) {
+  if (length == 0) return KVS_OK;
+  d->newline = text[length - 1] == '\n';
+  errno = 0;
+  /* On a terminal a token's control characters must not act; in a file or a pipe the text is what was generated. */
+  if (isatty(STDOUT_FILENO))
+    put_safe(stdout, text, length);
+  else
+    fwrite(text, 1, length, stdout);
+  if (isatty(STDOUT_FILENO)) fflush(stdout);
+  if (!ferror(stdout)) return KVS_OK;
+  d->write_error = errno ? errno : EIO;
+  return kvs_fail(err, KVS_ERR_IO, "cannot write to standard output: %s", strerror(d->write_error));
+}
+
+static kvs_status print_bytes(struct decode *d, const unsigned char *bytes, size_t length, kvs_error *err) {
+  char *text = malloc(3 * (length + 3) + 1);
+  if (!text) return kvs_fail_memory(err, "printing the text");
+  size_t ready = kvs_utf8_push(&d->stream, bytes, length, text);
+  kvs_status status = write_text(d, text, ready, err);
+  free(text);
+  return status;
+}
+
+static kvs_status print_token(struct decode *d, int token, kvs_error *err) {
+  size_t length;
+  const unsigned char *bytes = kvs_tokenizer_bytes(d->session->tokenizer, token, &length);
+  return bytes ? print_bytes(d, bytes, length, err) : KVS_OK;
+}
+
+/* What the stream holds back, and a newline if the text has none at its end. */
+static kvs_status print_end(struct decode *d, kvs_error *err) {
+  char text[4];
+  size_t ready = kvs_utf8_flush(&d->stream, text);
+  kvs_status status = write_text(d, text, ready, err);
+  if (status == KVS_OK && !d->newline) status = write_text(d, "\n", 1, err);
+  if (status != KVS_OK || fflush(stdout) == 0) return status;
+  d->write_error = errno;
+  return kvs_fail(err, KVS_ERR_IO, "cannot write to standard output: %s", strerror(d->write_error));
+}
+
+/* ---- steps ----------------------------------------------------------------------------------------------------- */
+
+static kvs_status generate(struct decode *d, kvs_error *err) {
+  const kvs_config *config = kvs_model_config(d->session->model);
+  while (d->generated < d->generate && !caught) {
+    int token = kvs_sampler_next(d->sampler, kvs_engine_logits(d->engine));
+    double start = now();
+    kvs_status status = kvs_engine_decode(d->engine, token, KVS_SAMPLED, err);
+    if (status != KVS_OK) return status;
+    d->seconds += now() - start;
+    d->generated++;
+    d->fed++;
+    if (token == config->eos_token) return KVS_OK; /* the mark itself is no text */
+    status = print_token(d, token, err);
+    if (status != KVS_OK) return status;
+  }
+  return KVS_OK;
+}
+
+static kvs_status decode_steps(struct decode *d, kvs_error *err) {
+  const struct session *s = d->session;
+  kvs_status status = print_bytes(d, (const unsigned char *)s->prompt, s->prompt_length, err);
+  if (status != KVS_OK) return status;
+  int count = (int)s->token_count;
+  bool telling = isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO) && count > 256;
+  if (telling) fprintf(stderr, "reading %d tokens of prompt …", count);
+  status = kvs_engine_prefill(d->engine, s->tokens, count, KVS_PROMPT, err);
+  if (telling) fputs("\r\033[K", stderr);
+  if (status != KVS_OK) return status;
+  d->fed = count;
+  return generate(d, err);
+}
+
+/* Why there are fewer tokens than asked for; the engine's own words say which position was wanted. */
+static void note_context(const struct decode *d, const kvs_error *err) {
+  const char *message = err->message;
+  if (d->generate && d->generated == 0 && d->fed == kvs_model_config(d->session->model)->n_ctx)
+    fprintf(stderr, "kvstep: note: the prompt fills the whole context: no token can be generated after it (%s)\n",
+            message);
+  else
+    fprintf(stderr, "kvstep: note: %s; %d of %d tokens were generated\n", message, d->generated, d->generate);
+}
+
+/* What the loop's status means for the run, said on stderr. */
+static int conclude(struct decode *d, kvs_status status, const kvs_error *err) {
+  if (status == KVS_ERR_CANCELLED || (status == KVS_OK && caught)) {
+    fprintf(stderr, "kvstep: interrupted after %d steps%s\n", d->fed,
+            d->trace ? "; the trace holds them, and says that the run was not finished" : "");
+    return 128 + caught;
+  }
+  d->ended = status == KVS_OK || status == KVS_ERR_CONTEXT;
+  if (status == KVS_ERR_CONTEXT) note_context(d, err);
+  if (d->ended) return EXIT_OK;
+  return d->stopped_quietly ? EXIT_BAD : report(err);
+}
+
+int decode_run(struct decode *d) {
+  kvs_error err, end_err;
+  catch_signals(d->engine);
+  kvs_status status = decode_steps(d, &err), printed = KVS_OK;
+  if (!d->write_error) printed = print_end(d, &end_err);
+  d->stopped_quietly = d->write_error == EPIPE && pipe_kills;
+  int code = conclude(d, status, &err);
+  if (printed != KVS_OK && !d->stopped_quietly) code = report(&end_err);
+  if (d->trace && d->ended && kvs_trace_end_run(d->trace, &end_err) != KVS_OK) code = report(&end_err);
+  cancel_engine = NULL;
+  return code;
+}
+
+int decode_end(const struct decode *d, int code) {
+  if (d->stopped_quietly) {
+    signal(SIGPIPE, SIG_DFL);
+    raise(SIGPIPE);
+  }
+  if (code != EXIT_OK || !d->ended || !(isatty(STDERR_FILENO) || d->path)) return code;
+  fprintf(stderr, "kvstep: %zu prompt tokens + %d generated", d->session->token_count, d->generated);
+  if (d->generated && d->seconds > 0) fprintf(stderr, ", %.1f tokens/s", d->generated / d->seconds);
+  if (d->path) fprintf(stderr, "; run %d in %s", d->run, d->path);
+  fputc('\n', stderr);
+  return code;
+}

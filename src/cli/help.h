@@ -1,0 +1,11 @@
+/* help.h: the help texts, the manual page and the shells' completion, all made from the commands' tables. */
+#ifndef KVS_CLI_HELP_H
+#define KVS_CLI_HELP_H
+
+#include "cli/options.h"
+
+/* Each prints on stdout and returns the exit code. */
+int help_overview(void);
+int help_command(const struct command *command);
+
+#endif

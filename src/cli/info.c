@@ -1,0 +1,161 @@
+/* info.c: `kvstep info`: what a trace holds. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/commands.h"
+#include "cli/out.h"
+#include "cli/query.h"
+#include "kvstep/trace.h"
+
+/* The base tables that hold a run's steps, in the order of what logs them. */
+static const struct logged {
+  const char *table, *blobs, *remedy; /* blobs: the SQL for a row's bytes, NULL if it has none */
+} logged[] = {
+    {"event", NULL, "the engine that wrote it reports no events"},
+    {"top_token", NULL, "the engine that wrote it gives no next tokens"},
+    {"kv_row", "length(k) + length(v)", "`cache` is empty: run with --log attention"},
+    {"head_step", "length(q) + length(scores) + length(weights) + length(out)",
+     "`attention`, `query_vector` and `head_summary` are empty: run with --log attention"},
+    {"step_vector", "length(wte) + length(wpe) + length(x) + length(logits)", "run with --log attention"},
+    {"layer_step", "length(x_in) + length(attn_out) + length(x_mid) + length(mlp_out) + length(x_out)",
+     "run with --log full"},
+};
+
+/* Prints `count` bytes of a prompt on one line, cut to 60 columns. */
+static void put_prompt(const char *prompt, int count) {
+  char text[256];
+  kvs_token_text((const unsigned char *)prompt, count < 200 ? (size_t)count : 200, text, sizeof text);
+  fputs("  prompt      ", stdout);
+  int width = text_width(text);
+  put_padded(stdout, style_of_stdout(false), text, width < 62 ? width : 62);
+  printf(count > 200 ? " … (%s bytes)\n" : "\n", grouped(count));
+}
+
+static kvs_status put_table(sqlite3 *db, int run, const struct logged *l, long long total_steps, kvs_error *err) {
+  char sql[512];
+  long long rows, bytes = 0;
+  snprintf(sql, sizeof sql, "SELECT count(*) FROM %s WHERE run = ?1", l->table); /* of the key's index alone */
+  kvs_status status = query_number(db, sql, &run, 1, 0, &rows, err);
+  if (status != KVS_OK) return status;
+  if (rows == 0) {
+    printf("  %-11s not logged: %s\n", l->table, l->remedy);
+    return KVS_OK;
+  }
+  printf("  %-11s %s rows", l->table, grouped(rows));
+  if (l->blobs) {
+    /* Sizes come from the records' headers: SQLite need not read the BLOBs to know how long they are. */
+    char sum[400] = "";
+    for (const char *c = l->blobs; *c;) {
+      size_t length = strcspn(c, "+");
+      size_t used = strlen(sum);
+      snprintf(sum + used, sizeof sum - used, "%scoalesce(%.*s, 0)", used ? " + " : "", (int)length, c);
+      c += length + (c[length] == '+');
+    }
+    snprintf(sql, sizeof sql, "SELECT sum(%s) FROM %s WHERE run = ?1", sum, l->table);
+    status = query_number(db, sql, &run, 1, 0, &bytes, err);
+    if (status != KVS_OK) return status;
+    printf(", %s of numbers", bytes_text((double)bytes));
+  }
+  if (strcmp(l->table, "step_vector") == 0 && rows < total_steps) printf(" (%lld of %lld steps)", rows, total_steps);
+  putchar('\n');
+  return KVS_OK;
+}
+
+static kvs_status put_steps(sqlite3 *db, int run, long long *total, kvs_error *err) {
+  long long decode = 0, off = 0;
+  kvs_status status = query_number(db, "SELECT count(*) FROM step WHERE run = ?1", &run, 1, 0, total, err);
+  if (status == KVS_OK)
+    status = query_number(db, "SELECT count(*) FROM step WHERE run = ?1 AND mode = 'decode'", &run, 1, 0, &decode, err);
+  if (status == KVS_OK)
+    status = query_number(db, "SELECT count(*) FROM step WHERE run = ?1 AND position IS NOT cache_length_before", &run,
+                          1, 0, &off, err);
+  if (status != KVS_OK) return status;
+  printf("  steps       %s: %s prefill, %s decode\n", grouped(*total), grouped(*total - decode), grouped(decode));
+  if (off)
+    printf("  rule        broken in %s steps: position is not the cache's length before the append\n", grouped(off));
+  else
+    puts("  rule        kept in every step");
+  return KVS_OK;
+}
+
+static void put_run(sqlite3_stmt *s) {
+  const char *model = (const char *)sqlite3_column_text(s, 1), *fault = (const char *)sqlite3_column_text(s, 6);
+  const char *begun = (const char *)sqlite3_column_text(s, 8), *finished = (const char *)sqlite3_column_text(s, 9);
+  const char *engine = (const char *)sqlite3_column_text(s, 10), *command = (const char *)sqlite3_column_text(s, 11);
+  long long layers = sqlite3_column_int64(s, 2), embd = sqlite3_column_int64(s, 4);
+  printf("\nrun %d\n", sqlite3_column_int(s, 0));
+  printf("  model       %s: %lld layers, %d heads, n_embd %lld, n_ctx %d\n", model ? model : "?", layers,
+         sqlite3_column_int(s, 3), embd, sqlite3_column_int(s, 5));
+  printf("  cache       %s bytes per token (2 * %lld layers * %lld * 4)\n", grouped(2 * layers * embd * 4), layers,
+         embd);
+  printf("  engine      %s%s", engine ? engine : "?", fault && strcmp(fault, "none") != 0 ? ", fault " : "");
+  if (fault && strcmp(fault, "none") != 0) printf("%s from step %d on", fault, sqlite3_column_int(s, 7));
+  putchar('\n');
+  if (command) {
+    fputs("  command     ", stdout);
+    int width = text_width(command);
+    put_padded(stdout, style_of_stdout(false), command, width < 62 ? width : 62);
+    putchar('\n');
+  }
+  if (finished)
+    printf("  finished    %s (begun %s)\n", finished, begun ? begun : "?");
+  else
+    printf("  finished    NO: it was interrupted, or still goes on (begun %s)\n", begun ? begun : "?");
+  const char *prompt = sqlite3_column_blob(s, 12);
+  if (prompt) put_prompt(prompt, sqlite3_column_bytes(s, 12));
+}
+
+static kvs_status put_runs(sqlite3 *db, kvs_error *err) {
+  sqlite3_stmt *statement = NULL;
+  bool row = false;
+  kvs_status status = query_prepare(db,
+                                    "SELECT run, model, n_layer, n_head, n_embd, n_ctx, fault, fault_from_step, "
+                                    "created_at, finished_at, engine, command, prompt FROM run ORDER BY run",
+                                    NULL, 0, &statement, err);
+  while (status == KVS_OK && (status = query_step(statement, &row, err)) == KVS_OK && row) {
+    long long steps = 0;
+    int run = sqlite3_column_int(statement, 0);
+    put_run(statement);
+    status = put_steps(db, run, &steps, err);
+    for (size_t i = 0; i < sizeof logged / sizeof *logged && status == KVS_OK; i++)
+      status = put_table(db, run, &logged[i], steps, err);
+  }
+  sqlite3_finalize(statement);
+  return status;
+}
+
+static int run_info(const struct command *command, struct arguments *arguments) {
+  int code = parse_options(command, arguments, NULL);
+  if (code >= 0) return code;
+  kvs_error err;
+  sqlite3 *db = NULL;
+  struct stat file;
+  const char *path = arguments->at[0];
+  long long runs = 0;
+  kvs_status status = kvs_trace_read(path, &db, &err);
+  if (status == KVS_OK) status = query_number(db, "SELECT count(*) FROM run", NULL, 0, 0, &runs, &err);
+  if (status == KVS_OK) {
+    printf("%s: ", path);
+    if (stat(path, &file) == 0) printf("%s, ", bytes_text((double)file.st_size));
+    printf("%lld run%s, trace version %d\n", runs, runs == 1 ? "" : "s", KVS_TRACE_VERSION);
+    status = put_runs(db, &err);
+  }
+  if (db) sqlite3_close(db);
+  return status == KVS_OK ? finish_stdout(EXIT_OK) : report(&err);
+}
+
+static const struct positional positionals[] = {
+    {.name = "TRACE", .help = "a trace that `kvstep run -o` or another engine wrote", .completion = "file"},
+    {0},
+};
+const struct command command_info = {
+    .name = "info",
+    .summary = "what a trace holds: runs, sizes, what was logged",
+    .description =
+        "Lists a trace's runs: model, fault, prompt, how many steps, whether the run finished, and which tables "
+        "were logged. A view over what was not logged is empty; here it says why.",
+    .examples = "  kvstep info my.trace\n",
+    .positionals = positionals,
+    .run = run_info,
+};

@@ -1,0 +1,131 @@
+/* model_files.c: opening a model with its tokenizer, and turning the prompt into tokens. */
+#include "cli/model_files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/out.h"
+
+/* More than any context holds, and little enough to read at once. */
+#define PROMPT_LIMIT ((size_t)64 << 20)
+
+static kvs_status read_stream(FILE *file, const char *name, char **text, size_t *length, kvs_error *err) {
+  size_t room = 1 << 16, used = 0;
+  char *buffer = malloc(room);
+  while (buffer) {
+    used += fread(buffer + used, 1, room - used - 1, file);
+    if (used < room - 1) break;
+    if (room > PROMPT_LIMIT) {
+      free(buffer);
+      return kvs_fail(err, KVS_ERR_INPUT, "%s: longer than %zu MB; that is no prompt", name, PROMPT_LIMIT >> 20);
+    }
+    char *larger = realloc(buffer, room *= 2);
+    if (!larger) free(buffer);
+    buffer = larger;
+  }
+  if (!buffer) return kvs_fail_memory(err, "reading the prompt");
+  if (ferror(file)) {
+    int errnum = errno;
+    free(buffer);
+    return kvs_fail(err, KVS_ERR_IO, "%s: cannot be read: %s", name, strerror(errnum));
+  }
+  buffer[used] = '\0';
+  *text = buffer;
+  *length = used;
+  return KVS_OK;
+}
+
+static kvs_status read_file(const char *path, char **text, size_t *length, kvs_error *err) {
+  FILE *file = fopen(path, "rb");
+  if (!file) return kvs_fail(err, KVS_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+  kvs_status status = read_stream(file, path, text, length, err);
+  fclose(file);
+  return status;
+}
+
+static const kvs_builtin *builtin_named(const char *name) {
+  for (int i = 0; kvs_builtin_at(i); i++)
+    if (strcmp(kvs_builtin_at(i)->name, name) == 0) return kvs_builtin_at(i);
+  return NULL;
+}
+
+/* Reads the prompt from where it comes; a built-in model has one of its own. */
+static int read_prompt(struct session *s, const struct command *command, const char *model,
+                       const struct prompt_source *source) {
+  kvs_error err;
+  kvs_status status = KVS_OK;
+  if (!!source->text + !!source->file + source->dash > 1)
+    return usage_error(command, "-p, -f and - exclude each other: give one prompt");
+  const kvs_builtin *builtin = builtin_named(model);
+  if (source->file && strcmp(source->file, "-") != 0) {
+    status = read_file(source->file, &s->prompt, &s->prompt_length, &err);
+  } else if (source->dash || source->file) {
+    status = read_stream(stdin, "standard input", &s->prompt, &s->prompt_length, &err);
+  } else {
+    if (!source->text && !builtin)
+      return usage_error(command, "%s has no prompt of its own: give one with -p TEXT, -f FILE or -", model);
+    s->prompt = strdup(source->text ? source->text : builtin->prompt);
+    if (!s->prompt) status = kvs_fail_memory(&err, "reading the prompt");
+    s->prompt_length = s->prompt ? strlen(s->prompt) : 0;
+  }
+  if (status != KVS_OK) return report(&err);
+  if (s->prompt_length) return -1;
+  return report(&(kvs_error){KVS_ERR_INPUT, "the prompt is empty: the first step needs a token to feed; "
+                                            "give at least one character with -p, -f or -"});
+}
+
+static kvs_status open_model(struct session *s, const char *name, kvs_error *err) {
+  kvs_status status = kvs_model_open(name, &s->model, err);
+  if (status == KVS_OK) status = kvs_tokenizer_open(name, &s->tokenizer, err);
+  if (status == KVS_OK) status = kvs_tokenizer_fits(s->tokenizer, s->model, err);
+  return status;
+}
+
+static kvs_status encode_prompt(struct session *s, kvs_error *err) {
+  kvs_status status =
+      kvs_tokenizer_encode(s->tokenizer, s->prompt, s->prompt_length, true, &s->tokens, &s->token_count, err);
+  if (status != KVS_OK) return status;
+  size_t n_ctx = (size_t)kvs_model_config(s->model)->n_ctx;
+  if (s->token_count <= n_ctx) return KVS_OK;
+  size_t excess = s->token_count - n_ctx;
+  return kvs_fail(err, KVS_ERR_INPUT,
+                  "the prompt is %zu token%s too long: it has %zu, and the context of %s holds %zu; shorten it", excess,
+                  excess == 1 ? "" : "s", s->token_count, kvs_model_name(s->model), n_ctx);
+}
+
+int session_open(struct session *s, const struct command *command, const char *model,
+                 const struct prompt_source *source) {
+  kvs_error err;
+  int code = read_prompt(s, command, model, source);
+  if (code >= 0) return code;
+  if (open_model(s, model, &err) != KVS_OK) return report(&err);
+  for (int i = 0; kvs_model_warning(s->model, i); i++)
+    fprintf(stderr, "kvstep: warning: %s\n", kvs_model_warning(s->model, i));
+  return encode_prompt(s, &err) == KVS_OK ? -1 : report(&err);
+}
+
+void session_free(struct session *s) {
+  free(s->tokens);
+  free(s->prompt);
+  kvs_tokenizer_free(s->tokenizer);
+  kvs_model_free(s->model);
+  *s = (struct session){0};
+}
+
+static const char *fault_name_at(const void *table, int i) {
+  (void)table;
+  return kvs_fault_at(i) ? kvs_fault_at(i)->name : NULL;
+}
+
+int find_fault(const struct command *command, const char *name, const kvs_fault **fault) {
+  *fault = NULL;
+  if (!name || strcmp(name, "none") == 0) return -1;
+  *fault = kvs_fault_find(name);
+  if (*fault) return -1;
+  const char *nearest = nearest_name(name, fault_name_at, NULL);
+  if (nearest) return usage_error(command, "unknown fault `%s`; did you mean `%s`?", name, nearest);
+  return usage_error(command, "unknown fault `%s`; `kvstep faults` lists them", name);
+}

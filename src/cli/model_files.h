@@ -1,0 +1,34 @@
+/* model_files.h: what `run` and `verify` share: the model with its tokenizer, the prompt, the fault. */
+#ifndef KVS_CLI_MODEL_FILES_H
+#define KVS_CLI_MODEL_FILES_H
+
+#include <stddef.h>
+
+#include "cli/options.h"
+#include "kvstep/kvstep.h"
+
+/* Where the prompt comes from, as given on the command line; `dash`: the word `-` stood there. */
+struct prompt_source {
+  const char *text, *file;
+  bool dash;
+};
+
+/* A model that is ready to decode a prompt. Zero it first; free it with session_free, also after a failure. */
+struct session {
+  kvs_model *model;
+  kvs_tokenizer *tokenizer;
+  char *prompt; /* prompt_length bytes and a NUL */
+  size_t prompt_length;
+  int *tokens;
+  size_t token_count; /* 1 … n_ctx */
+};
+
+/* Reads the prompt, opens the model and encodes the one with the other. Returns -1, or the exit code after a message. */
+int session_open(struct session *session, const struct command *command, const char *model,
+                 const struct prompt_source *source);
+void session_free(struct session *session);
+
+/* The fault of that name; NULL for "none" and for no name. Returns -1, or the exit code after a message. */
+int find_fault(const struct command *command, const char *name, const kvs_fault **fault);
+
+#endif

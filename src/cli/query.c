@@ -1,0 +1,76 @@
+/* query.c: preparing, stepping and reading columns, with kvstep's errors. */
+#include "cli/query.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void vector_free(struct vector *vector) {
+  free(vector->values);
+  *vector = (struct vector){0};
+}
+
+static kvs_status query_failed(sqlite3 *db, kvs_error *err) {
+  return kvs_fail(err, sqlite3_errcode(db) == SQLITE_NOMEM ? KVS_ERR_MEMORY : KVS_ERR_INPUT,
+                  "the trace cannot be read: %s; `kvstep info` shows what is in it", sqlite3_errmsg(db));
+}
+
+kvs_status query_prepare(sqlite3 *db, const char *sql, const int *parameters, int count, sqlite3_stmt **statement,
+                         kvs_error *err) {
+  if (sqlite3_prepare_v2(db, sql, -1, statement, NULL) != SQLITE_OK) return query_failed(db, err);
+  for (int i = 0; i < count; i++)
+    if (sqlite3_bind_int(*statement, i + 1, parameters[i]) != SQLITE_OK) return query_failed(db, err);
+  return KVS_OK;
+}
+
+kvs_status query_step(sqlite3_stmt *statement, bool *row, kvs_error *err) {
+  int result = sqlite3_step(statement);
+  *row = result == SQLITE_ROW;
+  if (result == SQLITE_ROW || result == SQLITE_DONE) return KVS_OK;
+  return query_failed(sqlite3_db_handle(statement), err);
+}
+
+kvs_status query_number(sqlite3 *db, const char *sql, const int *parameters, int count, long long missing,
+                        long long *number, kvs_error *err) {
+  sqlite3_stmt *statement = NULL;
+  bool row = false;
+  *number = missing;
+  kvs_status status = query_prepare(db, sql, parameters, count, &statement, err);
+  if (status == KVS_OK) status = query_step(statement, &row, err);
+  if (row && sqlite3_column_type(statement, 0) != SQLITE_NULL) *number = sqlite3_column_int64(statement, 0);
+  sqlite3_finalize(statement);
+  return status;
+}
+
+int column_int(sqlite3_stmt *statement, int column, int missing) {
+  return sqlite3_column_type(statement, column) == SQLITE_NULL ? missing : sqlite3_column_int(statement, column);
+}
+
+double column_real(sqlite3_stmt *statement, int column) {
+  return sqlite3_column_type(statement, column) == SQLITE_NULL ? (double)NAN : sqlite3_column_double(statement, column);
+}
+
+kvs_status column_text(sqlite3_stmt *statement, int column, char **text, kvs_error *err) {
+  free(*text);
+  *text = NULL;
+  const char *found = (const char *)sqlite3_column_text(statement, column);
+  if (!found) return KVS_OK;
+  *text = strdup(found);
+  return *text ? KVS_OK : kvs_fail_memory(err, "reading the trace");
+}
+
+/* The file's floats are little-endian, whatever this machine is. */
+kvs_status column_vector(sqlite3_stmt *statement, int column, struct vector *vector, kvs_error *err) {
+  vector_free(vector);
+  const unsigned char *bytes = sqlite3_column_blob(statement, column);
+  int count = sqlite3_column_bytes(statement, column) / 4;
+  if (!bytes || count == 0) return KVS_OK;
+  vector->values = malloc((size_t)count * sizeof *vector->values);
+  if (!vector->values) return kvs_fail_memory(err, "reading the trace");
+  for (int i = 0; i < count; i++, bytes += 4) {
+    unsigned int bits = bytes[0] | (unsigned)bytes[1] << 8 | (unsigned)bytes[2] << 16 | (unsigned)bytes[3] << 24;
+    memcpy(&vector->values[i], &bits, 4);
+  }
+  vector->count = count;
+  return KVS_OK;
+}

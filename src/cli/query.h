@@ -1,0 +1,35 @@
+/* query.h: small queries on a trace, for the subcommands that read one. */
+#ifndef KVS_CLI_QUERY_H
+#define KVS_CLI_QUERY_H
+
+#include <stdbool.h>
+
+#include <sqlite3.h>
+
+#include "kvstep/error.h"
+
+/* A vector read from a BLOB of float32; values is NULL if it was not logged. */
+struct vector {
+  float *values;
+  int count;
+};
+void vector_free(struct vector *vector);
+
+/* Prepares `sql` and binds the integers to ?1, ?2, …. The caller finalizes *statement. */
+kvs_status query_prepare(sqlite3 *db, const char *sql, const int *parameters, int count, sqlite3_stmt **statement,
+                         kvs_error *err);
+
+/* Steps: *row says whether there is one. */
+kvs_status query_step(sqlite3_stmt *statement, bool *row, kvs_error *err);
+
+/* The first column of the first row as a number; `missing` if there is no row or it is NULL. */
+kvs_status query_number(sqlite3 *db, const char *sql, const int *parameters, int count, long long missing,
+                        long long *number, kvs_error *err);
+
+/* A column of the current row: as an int (`missing` if NULL), a double (NaN), a copied string (NULL), a vector. */
+int column_int(sqlite3_stmt *statement, int column, int missing);
+double column_real(sqlite3_stmt *statement, int column);
+kvs_status column_text(sqlite3_stmt *statement, int column, char **text, kvs_error *err);
+kvs_status column_vector(sqlite3_stmt *statement, int column, struct vector *vector, kvs_error *err);
+
+#endif

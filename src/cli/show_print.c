@@ -1,0 +1,273 @@
+/* show_print.c: a step's nine moments as text, 80 columns wide, the rule first. */
+#include "cli/show.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHOWN_NUMBERS 5
+#define SHOWN_ROWS 12
+
+/* ---- pieces ---------------------------------------------------------------------------------------------------- */
+
+/* A symbol where the locale has it, else its name. */
+static const char *symbol(struct style style, const char *utf8, const char *ascii) { return style.utf8 ? utf8 : ascii; }
+
+static void put_number(double value) {
+  double size = fabs(value);
+  if (isnan(value))
+    printf(" %8s", "NaN");
+  else if (size != 0 && (size < 0.0005 || size >= 10000))
+    printf(" %8.0e", value);
+  else
+    printf(" %8.3f", value);
+}
+
+static void put_vector(struct style style, const char *name, const struct vector *v, int first, int count) {
+  if (!v->values || first + count > v->count) return;
+  double sum = 0;
+  for (int i = first; i < first + count; i++) sum += (double)v->values[i] * v->values[i];
+  fputs("             ", stdout);
+  put_padded(stdout, style, name, 9);
+  for (int i = first; i < first + count && i < first + SHOWN_NUMBERS; i++) put_number(v->values[i]);
+  if (count > SHOWN_NUMBERS) printf(" %s", symbol(style, "…", ".."));
+  printf("%snorm %.3g\n", color(style, ROLE_DIM), sqrt(sum));
+  fputs(color(style, ROLE_PLAIN), stdout);
+}
+
+static void put_moment(struct style style, int number, const char *name) {
+  printf("%s%2d %-8s%s  ", color(style, ROLE_TITLE), number, name, color(style, ROLE_PLAIN));
+}
+
+static void put_missing(struct style style, const char *what, const char *remedy) {
+  printf("             %s%s: not logged for this step; %s%s\n", color(style, ROLE_DIM), what, remedy,
+         color(style, ROLE_PLAIN));
+}
+
+/* ---- before attention ------------------------------------------------------------------------------------------ */
+
+static void put_header(const struct step_view *w, struct style style) {
+  const char *dot = symbol(style, "·", "-"), *times = symbol(style, "×", "x");
+  bool correct = !w->fault || strcmp(w->fault, "none") == 0;
+  printf("%s%s%s %s %d layers %s %d heads %s %d   run %d of %d: %s%s%s\n", color(style, ROLE_TITLE),
+         w->model ? w->model : "unnamed model", color(style, ROLE_PLAIN), dot, w->n_layer, times, w->n_head, times,
+         w->head_dim, w->at.run, w->last_run, color(style, correct ? ROLE_GOOD : ROLE_BAD),
+         correct ? "correct" : w->fault, color(style, ROLE_PLAIN));
+  printf("step %d of 0..%d (%s, %s)   layer %d   head %d   token %d ", w->at.step, w->last_step,
+         w->mode ? w->mode : "mode unknown", w->source ? w->source : "source unknown", w->at.layer, w->at.head,
+         w->token);
+  put_padded(stdout, style, w->text ? w->text : "?", w->text && text_width(w->text) < 16 ? text_width(w->text) : 16);
+  if (!isnan(w->logprob)) printf("\nthe step before gave this token probability %.3f", exp(w->logprob));
+  fputs("\n\n", stdout);
+}
+
+static void put_rule(const struct step_view *w, struct style style) {
+  int right = w->length_before, used = w->position;
+  printf("%sRule%s  t = cache length read BEFORE the append = ", color(style, ROLE_TITLE), color(style, ROLE_PLAIN));
+  if (right == NOT_LOGGED) {
+    printf("not recorded; ");
+    if (used == NOT_LOGGED)
+      puts("nor is the position");
+    else
+      printf("this step used wpe[%d]\n", used);
+    return;
+  }
+  if (used == right) {
+    printf("%d; this step used wpe[%d]  %sok%s\n", right, used, color(style, ROLE_GOOD), color(style, ROLE_PLAIN));
+    return;
+  }
+  printf("%d\n      %s", right, color(style, ROLE_BAD));
+  if (used == NOT_LOGGED)
+    printf("no row of wpe was added, or none recorded; wpe[%d] is right", right);
+  else if (used == right + 1)
+    printf("t = %d used, %d right: one too far (the length was read AFTER the append)", used, right);
+  else if (used == 0)
+    printf("t = 0 used, %d right: positions start again at 0", right);
+  else
+    printf("t = %d used, %d right: %d too %s", used, right, abs(used - right), used > right ? "far" : "low");
+  printf("%s\n", color(style, ROLE_PLAIN));
+}
+
+static void put_embed(const struct step_view *w, struct style style) {
+  char name[32];
+  put_moment(style, 1, "read");
+  if (w->length_before == NOT_LOGGED)
+    puts("t = cache length: not recorded");
+  else
+    printf("t = cache length = %d   %s before this token is appended\n", w->length_before, symbol(style, "←", "<-"));
+  put_moment(style, 2, "embed");
+  if (w->position == NOT_LOGGED)
+    printf("x = wte[%d], and no position\n", w->token);
+  else
+    printf("x = wte[%d] + wpe[%d]\n", w->token, w->position);
+  if (!w->x.values) put_missing(style, "wte, wpe, x", "kvstep run without --log steps logs it");
+  snprintf(name, sizeof name, "wte[%d]", w->token);
+  put_vector(style, name, &w->wte, 0, w->wte.count);
+  snprintf(name, sizeof name, "wpe[%d]", w->position);
+  put_vector(style, name, &w->wpe, 0, w->wpe.count);
+  put_vector(style, "x", &w->x, 0, w->x.count);
+}
+
+static void put_project(const struct step_view *w, struct style style) {
+  int first = w->at.head * w->head_dim;
+  put_moment(style, 3, "project");
+  printf("q, k, v of this one token only; head %d has numbers %d..%d of %d\n", w->at.head, first,
+         first + w->head_dim - 1, w->n_embd);
+  put_vector(style, "q", &w->q, 0, w->q.count);
+  put_vector(style, "k", &w->k, first, w->head_dim);
+  put_vector(style, "v", &w->v, first, w->head_dim);
+  if (!w->q.values) put_missing(style, "q", "run without --log steps, or widen --layers, --heads");
+  if (!w->k.values) put_missing(style, "k, v", "run without --log steps, or widen --layers");
+  put_moment(style, 4, "append");
+  if (w->row != NOT_LOGGED)
+    printf("row %d %s k, v", w->row, symbol(style, "←", "<-"));
+  else
+    printf("k, v go to the cache");
+  if (w->length_before != NOT_LOGGED && w->length_after != NOT_LOGGED)
+    printf("   length %d %s %d", w->length_before, symbol(style, "→", "->"), w->length_after);
+  putchar('\n');
+}
+
+/* ---- attention ------------------------------------------------------------------------------------------------- */
+
+/* Which rows are shown: all, or the first, the last two and the heaviest. `chosen` has room for the count. */
+static void choose_rows(const struct vector *weights, int count, bool *chosen) {
+  if (count <= SHOWN_ROWS || !weights->values) {
+    for (int i = 0; i < count; i++) chosen[i] = count <= SHOWN_ROWS || i < 4 || i >= count - 8;
+    return;
+  }
+  chosen[0] = chosen[count - 2] = chosen[count - 1] = true;
+  for (int taken = 3; taken < SHOWN_ROWS; taken++) {
+    int best = -1;
+    for (int i = 0; i < count; i++)
+      if (!chosen[i] && (best < 0 || weights->values[i] > weights->values[best])) best = i;
+    chosen[best] = true;
+  }
+}
+
+static kvs_status put_row(sqlite3 *db, const struct step_view *w, struct style style, int row, double largest,
+                          kvs_error *err) {
+  char *text = NULL;
+  kvs_status status = row_token(db, w, row, &text, err);
+  if (status != KVS_OK) return status;
+  bool itself = w->row == NOT_LOGGED ? row == w->length_before : row == w->row;
+  printf("           %s%s%5d ", color(style, itself ? ROLE_SELF : ROLE_PLAIN), itself ? symbol(style, "▸", ">") : " ",
+         row);
+  put_padded(stdout, style, text ? text : "?", 14);
+  free(text);
+  if (row < w->scores.count)
+    put_number(w->scores.values[row]);
+  else
+    printf(" %8s", "-");
+  if (row < w->weights.count) {
+    printf("  %6.3f  ", w->weights.values[row]);
+    put_bar(stdout, style, largest > 0 ? w->weights.values[row] / largest : 0, 16);
+  }
+  printf("%s%s%s\n", itself ? " " : "", itself ? symbol(style, "← itself", "<- itself") : "", color(style, ROLE_PLAIN));
+  return KVS_OK;
+}
+
+static kvs_status put_rows(sqlite3 *db, const struct step_view *w, struct style style, int count, kvs_error *err) {
+  bool *chosen = calloc((size_t)count, sizeof *chosen);
+  if (!chosen) return kvs_fail_memory(err, "showing the rows");
+  choose_rows(&w->weights, count, chosen);
+  double largest = 0;
+  for (int i = 0; i < w->weights.count; i++)
+    if (w->weights.values[i] > largest) largest = w->weights.values[i];
+  printf("           %s   row %-14s %8s  %6s%s\n", color(style, ROLE_DIM), "token", "score", "weight",
+         color(style, ROLE_PLAIN));
+  kvs_status status = KVS_OK;
+  for (int i = 0; i < count && status == KVS_OK; i++) {
+    if (chosen[i]) {
+      status = put_row(db, w, style, i, largest, err);
+      continue;
+    }
+    int left_out = 0;
+    double sum = 0;
+    for (; i < count && !chosen[i]; i++, left_out++) sum += i < w->weights.count ? w->weights.values[i] : 0;
+    i--;
+    printf("                 %s%s %d row%s left out", color(style, ROLE_DIM), symbol(style, "…", ".."), left_out,
+           left_out == 1 ? "" : "s");
+    if (w->weights.values) printf(", together %.3f", sum);
+    printf("%s\n", color(style, ROLE_PLAIN));
+  }
+  free(chosen);
+  return status;
+}
+
+static void put_extent(const struct step_view *w, struct style style, int count) {
+  int right = w->length_before == NOT_LOGGED ? count : w->length_before + 1;
+  if (count == right) return;
+  printf("             %s%d rows attended, %d right: %s%s\n", color(style, ROLE_BAD), count, right,
+         count < right ? "its past and itself are not all there" : "more than its past and itself",
+         color(style, ROLE_PLAIN));
+}
+
+static kvs_status put_attention(sqlite3 *db, const struct step_view *w, struct style style, kvs_error *err) {
+  int count = w->scores.count > w->weights.count ? w->scores.count : w->weights.count;
+  bool prefill = w->mode && strcmp(w->mode, "prefill") == 0;
+  put_moment(style, 5, "score");
+  if (count)
+    printf("%s / %s%d for i = 0..%d, itself included\n", symbol(style, "q·K[i]", "q.K[i]"), symbol(style, "√", "sqrt "),
+           w->head_dim, count - 1);
+  else
+    printf("%s / %s%d\n", symbol(style, "q·K[i]", "q.K[i]"), symbol(style, "√", "sqrt "), w->head_dim);
+  put_extent(w, style, count ? count : w->length_before + 1);
+  put_moment(style, 6, "softmax");
+  if (w->weights.values) {
+    double sum = 0;
+    for (int i = 0; i < w->weights.count; i++) sum += w->weights.values[i];
+    printf("%d weight%s, sum %.3f, %s\n", w->weights.count, w->weights.count == 1 ? "" : "s", sum,
+           prefill ? "the mask hid the batch's later rows" : "no mask: all is past, or itself");
+  } else {
+    puts("over the scores, no row masked but those to come");
+  }
+  if (count == 0) put_missing(style, "scores, weights", "without --log steps, or widen --layers, --heads");
+  kvs_status status = count ? put_rows(db, w, style, count, err) : KVS_OK;
+  if (status != KVS_OK) return status;
+  put_moment(style, 7, "mix");
+  printf("out = %s %s V[i]: %d numbers\n", symbol(style, "Σ", "sum of"), symbol(style, "w[i]·", "w[i] *"), w->head_dim);
+  put_vector(style, "out", &w->out, 0, w->out.count);
+  return KVS_OK;
+}
+
+/* ---- after attention ------------------------------------------------------------------------------------------- */
+
+static void put_output(const struct step_view *w, struct style style) {
+  const char *arrow = symbol(style, "→", "->");
+  put_moment(style, 8, "output");
+  printf("%d heads side by side %s c_proj %s %d numbers\n", w->n_head, arrow, arrow, w->n_embd);
+  put_vector(style, "attn_out", &w->attn_out, 0, w->attn_out.count);
+  put_moment(style, 9, "then");
+  printf("residual, ln_2, MLP, residual; %s\n",
+         w->at.layer + 1 < w->n_layer ? "the next layer; at the end ln_f and the logits" : "then ln_f and the logits");
+  put_vector(style, "x_mid", &w->x_mid, 0, w->x_mid.count);
+  put_vector(style, "mlp_out", &w->mlp_out, 0, w->mlp_out.count);
+  put_vector(style, "x_out", &w->x_out, 0, w->x_out.count);
+  if (!w->x_out.values) put_missing(style, "attn_out, x_mid, mlp_out, x_out", "kvstep run --log full");
+}
+
+static void put_next(const struct step_view *w, struct style style) {
+  printf("\n%sNext token%s\n", color(style, ROLE_TITLE), color(style, ROLE_PLAIN));
+  if (w->next_count == 0) put_missing(style, "top_token", "another engine may leave it out");
+  for (int i = 0; i < w->next_count; i++) {
+    printf("           %6d ", i + 1);
+    put_padded(stdout, style, w->next[i].text ? w->next[i].text : "?", 23);
+    printf("  %6.3f  ", w->next[i].probability);
+    put_bar(stdout, style, w->next[i].probability, 16);
+    putchar('\n');
+  }
+}
+
+kvs_status step_view_print(sqlite3 *db, const struct step_view *w, struct style style, kvs_error *err) {
+  put_header(w, style);
+  put_rule(w, style);
+  putchar('\n');
+  put_embed(w, style);
+  put_project(w, style);
+  kvs_status status = put_attention(db, w, style, err);
+  if (status != KVS_OK) return status;
+  put_output(w, style);
+  put_next(w, style);
+  return KVS_OK;
+}
