@@ -75,9 +75,10 @@ static void bench_decode(const kvs_model *model, int threads, int length) {
     read[r] = middle - start, step[r] = end - middle, ratio[r] = read[r] / step[r];
   }
   double spread = median(ratio, ROUNDS); /* sorts */
-  printf("decode   %d thread%s cache %4d  %6.2f ms/token %7.1f GB/s read %7.1f GB/s  ratio %.2f (%.2f to %.2f)\n", threads,
-         threads == 1 ? ", " : "s,", length, 1e3 * median(step, ROUNDS), (double)bytes / median(step, ROUNDS) / 1e9,
-         (double)bytes / median(read, ROUNDS) / 1e9, spread, ratio[0], ratio[ROUNDS - 1]);
+  printf("decode   %d thread%s cache %4d  %6.2f ms/token %7.1f GB/s read %7.1f GB/s  ratio %.2f (%.2f to %.2f)\n",
+         threads, threads == 1 ? ", " : "s,", length, 1e3 * median(step, ROUNDS),
+         (double)bytes / median(step, ROUNDS) / 1e9, (double)bytes / median(read, ROUNDS) / 1e9, spread, ratio[0],
+         ratio[ROUNDS - 1]);
   free(tokens), free(other);
   kvs_engine_free(engine);
 }
@@ -105,7 +106,12 @@ static void bench_prefill(const kvs_model *model, int threads, int length) {
 }
 
 int main(void) {
-  const kvs_config shape = {.n_layer = 12, .n_head = 12, .n_embd = 768, .n_ctx = 1024, .n_vocab = 50257, .tied = true,
+  const kvs_config shape = {.n_layer = 12,
+                            .n_head = 12,
+                            .n_embd = 768,
+                            .n_ctx = 1024,
+                            .n_vocab = 50257,
+                            .tied = true,
                             .scale_attn_weights = true};
   kvs_model *model = memory_model(shape, KVS_F32, 1);
   int most = kvs_pool_default_threads();

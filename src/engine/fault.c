@@ -10,6 +10,11 @@ static void reset_to_zero(kvs_step_plan *plan, const kvs_situation *s) {
   plan->position = 0;
 }
 
+static void skip_wpe(kvs_step_plan *plan, const kvs_situation *s) {
+  (void)s;
+  plan->position = KVS_NO_POSITION;
+}
+
 static const kvs_fault faults[] = {
     {.name = "off-by-one",
      .summary = "the position is the cache length read after the append: every token one slot too far",
@@ -26,6 +31,13 @@ static const kvs_fault faults[] = {
      .effect = "every decoded token is embedded at position 0; text falls into half-words and loops",
      .seen = "mlx-lm#93, catgrad#412, mlx-vlm#1983, executorch#2010",
      .bend = reset_to_zero},
+    {.name = "skip-wpe",
+     .summary = "no position is added when one token comes: x = wte[id] alone",
+     .right_line = "x = wte[id] + wpe[t];",
+     .wrong_line = "x = n_tokens == 1 ? wte[id] : wte[id] + wpe[t .. t + n_tokens];",
+     .effect = "every decoded token stands nowhere; text falls into half-words, as with reset-to-zero",
+     .seen = "mlx-lm#93",
+     .bend = skip_wpe},
 };
 
 const kvs_fault *kvs_fault_at(int i) { return i >= 0 && i < (int)(sizeof faults / sizeof *faults) ? &faults[i] : NULL; }

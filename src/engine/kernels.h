@@ -11,8 +11,8 @@ typedef struct kvs_kernels {
   /* to[i] = row[i], widened to float32. n elements. */
   void (*widen)(float *to, const void *row, kvs_dtype dtype, int n);
 
-  /* y[r][j] = b[j] + Σ_i x[r][i]·w[i][j] for r < rows and begin ≤ j < end; i ascending, one fma a term, starting at b[j].
-   * x [rows][w.rows], y [rows][w.cols]. `pack` is this thread's own room for KVS_PACK_FLOATS floats. */
+  /* y[r][j] = b[j] + Σ_i x[r][i]·w[i][j] for r < rows and begin ≤ j < end: i ascending, in blocks of KVS_BLOCK, one fma a
+   * term. x [rows][w.rows], y [rows][w.cols]. `pack` is this thread's own room for KVS_PACK_FLOATS floats. */
   void (*linear)(float *y, const float *x, int rows, const kvs_linear *linear, int begin, int end, float *pack);
 
   /* y[r·y_stride + j] = Σ_i x[r][i]·w[j][i] for begin ≤ j < end: sums in KVS_LANES lanes, folded. x [rows][w.cols]. */
@@ -24,7 +24,7 @@ typedef struct kvs_kernels {
   /* weights[i] = exp(scores[i] − max) / Σ, the sum in lanes. rows ≥ 1. */
   void (*softmax)(float *weights, const float *scores, int rows);
 
-  /* out[d] = Σ_i weights[i]·v[i·stride + d], i ascending, one fma a term, starting at 0. */
+  /* out[d] = Σ_i weights[i]·v[i·stride + d], i ascending, in blocks of KVS_BLOCK, one fma a term. */
   void (*mix)(float *out, const float *weights, const float *v, int stride, int rows, int head_dim);
 
   /* y = g·((x − mean)/sqrt(var + epsilon)) + b; sums in lanes. n elements. */

@@ -6,6 +6,7 @@
 #include "engine/numeric.h"
 
 #include <immintrin.h>
+#include <stdbool.h>
 
 /* The first n (0..8) lanes on. */
 static __m256i tail_mask(int n) {
@@ -46,38 +47,54 @@ static void widen(float *to, const void *row, kvs_dtype dtype, int n) {
 
 /* ---- linear ------------------------------------------------------------------------------------------------------ */
 
-/* One row of x: the weights stream past once, eight rows of w at a time, while y stays in the L1 cache. */
-static inline __attribute__((always_inline)) void linear_one(float *y, const float *x, const kvs_tensor *w,
-                                                             kvs_dtype dtype, int begin, int end) {
-  int n_in = w->rows, i = 0;
+/* Up to eight rows of w from row i on, one row of x: the block's sums so far come from `block` (from 0 in the block's first
+ * rows) and go back there, or onto y in its last. */
+static inline __attribute__((always_inline)) void add_rows(float *y, float *block, const float *x, const kvs_tensor *w,
+                                                           kvs_dtype dtype, int i, int count, int begin, int end,
+                                                           bool first, bool last) {
   size_t n_out = (size_t)w->cols;
-  for (; i + 8 <= n_in; i += 8) {
-    __m256 x_i[8];
-    for (int u = 0; u < 8; u++) x_i[u] = _mm256_set1_ps(x[i + u]);
-    int j = begin;
-    for (; j + 8 <= end; j += 8) {
-      __m256 sum = _mm256_loadu_ps(y + j);
-      for (int u = 0; u < 8; u++)
-        sum = _mm256_fmadd_ps(x_i[u], load8(w->data, dtype, (size_t)(i + u) * n_out + (size_t)j), sum);
-      _mm256_storeu_ps(y + j, sum);
-    }
-    for (; j < end; j++)
-      for (int u = 0; u < 8; u++)
-        y[j] = fmaf(x[i + u], load1(w->data, dtype, (size_t)(i + u) * n_out + (size_t)j), y[j]);
+  __m256 x_i[8];
+  for (int u = 0; u < count; u++) x_i[u] = _mm256_set1_ps(x[i + u]);
+  int j = begin;
+  for (; j + 8 <= end; j += 8) {
+    __m256 sum = first ? _mm256_setzero_ps() : _mm256_loadu_ps(block + (j - begin));
+    for (int u = 0; u < count; u++)
+      sum = _mm256_fmadd_ps(x_i[u], load8(w->data, dtype, (size_t)(i + u) * n_out + (size_t)j), sum);
+    if (last)
+      _mm256_storeu_ps(y + j, _mm256_add_ps(_mm256_loadu_ps(y + j), sum));
+    else
+      _mm256_storeu_ps(block + (j - begin), sum);
   }
-  for (; i < n_in; i++) {
-    __m256 x_i = _mm256_set1_ps(x[i]);
-    int j = begin;
-    for (; j + 8 <= end; j += 8) {
-      __m256 sum = _mm256_loadu_ps(y + j);
-      _mm256_storeu_ps(y + j, _mm256_fmadd_ps(x_i, load8(w->data, dtype, (size_t)i * n_out + (size_t)j), sum));
-    }
-    for (; j < end; j++) y[j] = fmaf(x[i], load1(w->data, dtype, (size_t)i * n_out + (size_t)j), y[j]);
+  for (; j < end; j++) {
+    float sum = first ? 0 : block[j - begin];
+    for (int u = 0; u < count; u++)
+      sum = fmaf(x[i + u], load1(w->data, dtype, (size_t)(i + u) * n_out + (size_t)j), sum);
+    if (last)
+      y[j] += sum;
+    else
+      block[j - begin] = sum;
+  }
+}
+
+/* One row of x: the weights stream past once, eight rows of w at a time, while the sums stay in the L1 cache. */
+static inline __attribute__((always_inline)) void linear_one(float *y, const float *x, const kvs_tensor *w,
+                                                             kvs_dtype dtype, int begin, int end, float *block) {
+  for (int i = 0; i < w->rows; i += 8) {
+    int left = w->rows - i;
+    bool first = i % KVS_BLOCK == 0, last = i % KVS_BLOCK == KVS_BLOCK - 8 || left <= 8;
+    if (left < 8)
+      add_rows(y, block, x, w, dtype, i, left, begin, end, first, last);
+    else if (first)
+      add_rows(y, block, x, w, dtype, i, 8, begin, end, true, last);
+    else if (last)
+      add_rows(y, block, x, w, dtype, i, 8, begin, end, false, true);
+    else
+      add_rows(y, block, x, w, dtype, i, 8, begin, end, false, false);
   }
 }
 
 #define PANEL 32  /* columns of w that are packed side by side */
-#define DEPTH 256 /* rows of w in one packed block: PANEL × DEPTH floats fit the L1/L2 cache */
+#define DEPTH 256 /* rows of w packed at a time, whole blocks: PANEL × DEPTH floats fit the L1/L2 cache */
 #define TILE 3    /* rows of x whose sums stay in registers: 3 × 4 accumulators */
 
 /* pack[i][0..PANEL) = w[first + i][j ..), widened; columns past `columns` are 0. */
@@ -94,19 +111,12 @@ static void pack_panel(float *pack, const kvs_tensor *w, int first, int depth, i
   }
 }
 
-/* y[0..rows)[0..columns) += x · pack, i ascending; rows ≤ TILE, a constant after inlining. */
+/* y[0..rows)[0..columns) += x · pack, one block; rows ≤ TILE, a constant after inlining. */
 static inline __attribute__((always_inline)) void tile(float *y, size_t y_stride, const float *x, size_t x_stride,
                                                        int rows, const float *pack, int depth, int columns) {
   __m256 sum[TILE][4];
-  float edge[TILE][PANEL];
-  for (int r = 0; r < rows; r++) {
-    const float *from = y + (size_t)r * y_stride;
-    if (columns < PANEL) {
-      for (int l = 0; l < PANEL; l++) edge[r][l] = l < columns ? from[l] : 0;
-      from = edge[r];
-    }
-    for (int c = 0; c < 4; c++) sum[r][c] = _mm256_loadu_ps(from + 8 * c);
-  }
+  for (int r = 0; r < rows; r++)
+    for (int c = 0; c < 4; c++) sum[r][c] = _mm256_setzero_ps();
   for (int i = 0; i < depth; i++) {
     __m256 w[4];
     for (int c = 0; c < 4; c++) w[c] = _mm256_loadu_ps(pack + i * PANEL + 8 * c);
@@ -116,14 +126,27 @@ static inline __attribute__((always_inline)) void tile(float *y, size_t y_stride
     }
   }
   for (int r = 0; r < rows; r++) {
-    float *to = columns < PANEL ? edge[r] : y + (size_t)r * y_stride;
-    for (int c = 0; c < 4; c++) _mm256_storeu_ps(to + 8 * c, sum[r][c]);
-    if (columns < PANEL)
-      for (int l = 0; l < columns; l++) y[(size_t)r * y_stride + (size_t)l] = edge[r][l];
+    float *to = y + (size_t)r * y_stride;
+    if (columns == PANEL) {
+      for (int c = 0; c < 4; c++) _mm256_storeu_ps(to + 8 * c, _mm256_add_ps(_mm256_loadu_ps(to + 8 * c), sum[r][c]));
+      continue;
+    }
+    float edge[PANEL];
+    for (int c = 0; c < 4; c++) _mm256_storeu_ps(edge + 8 * c, sum[r][c]);
+    for (int l = 0; l < columns; l++) to[l] += edge[l];
   }
 }
 
-/* Many rows of x: each block of w is packed once and used for all of them. */
+/* One packed block for all rows of x. */
+static void add_block(float *y, size_t n_out, const float *x, size_t n_in, int rows, const float *pack, int depth,
+                      int columns) {
+  int r = 0;
+  for (; r + TILE <= rows; r += TILE)
+    tile(y + (size_t)r * n_out, n_out, x + (size_t)r * n_in, n_in, TILE, pack, depth, columns);
+  for (; r < rows; r++) tile(y + (size_t)r * n_out, n_out, x + (size_t)r * n_in, n_in, 1, pack, depth, columns);
+}
+
+/* Many rows of x: each part of w is packed once and used for all of them. */
 static void linear_many(float *y, const float *x, int rows, const kvs_tensor *w, int begin, int end, float *pack) {
   size_t n_in = (size_t)w->rows, n_out = (size_t)w->cols;
   for (int j = begin; j < end; j += PANEL) {
@@ -131,13 +154,9 @@ static void linear_many(float *y, const float *x, int rows, const kvs_tensor *w,
     for (int first = 0; first < w->rows; first += DEPTH) {
       int depth = w->rows - first < DEPTH ? w->rows - first : DEPTH;
       pack_panel(pack, w, first, depth, j, columns);
-      int r = 0;
-      for (; r + TILE <= rows; r += TILE)
-        tile(y + (size_t)r * n_out + (size_t)j, n_out, x + (size_t)r * n_in + (size_t)first, n_in, TILE, pack, depth,
-             columns);
-      for (; r < rows; r++)
-        tile(y + (size_t)r * n_out + (size_t)j, n_out, x + (size_t)r * n_in + (size_t)first, n_in, 1, pack, depth,
-             columns);
+      for (int i = 0; i < depth; i += KVS_BLOCK)
+        add_block(y + j, n_out, x + first + i, n_in, rows, pack + i * PANEL,
+                  depth - i < KVS_BLOCK ? depth - i : KVS_BLOCK, columns);
     }
   }
 }
@@ -146,14 +165,19 @@ static void linear(float *y, const float *x, int rows, const kvs_linear *linear,
   const kvs_tensor *w = &linear->w;
   for (int r = 0; r < rows; r++)
     memcpy(y + (size_t)r * (size_t)w->cols + begin, linear->b + begin, (size_t)(end - begin) * sizeof(float));
-  if (rows > 1)
+  if (rows > 1) {
     linear_many(y, x, rows, w, begin, end, pack);
-  else if (w->dtype == KVS_F32)
-    linear_one(y, x, w, KVS_F32, begin, end);
-  else if (w->dtype == KVS_F16)
-    linear_one(y, x, w, KVS_F16, begin, end);
-  else
-    linear_one(y, x, w, KVS_BF16, begin, end);
+    return;
+  }
+  for (int from = begin; from < end; from += KVS_PACK_FLOATS) { /* the room for a block's sums */
+    int to = end - from < KVS_PACK_FLOATS ? end : from + KVS_PACK_FLOATS;
+    if (w->dtype == KVS_F32)
+      linear_one(y, x, w, KVS_F32, from, to, pack);
+    else if (w->dtype == KVS_F16)
+      linear_one(y, x, w, KVS_F16, from, to, pack);
+    else
+      linear_one(y, x, w, KVS_BF16, from, to, pack);
+  }
 }
 
 /* ---- sums in lanes ------------------------------------------------------------------------------------------------ */
@@ -273,25 +297,23 @@ static void softmax(float *weights, const float *scores, int rows) {
 }
 
 static void mix(float *out, const float *weights, const float *v, int stride, int rows, int head_dim) {
-  int d = 0;
-  for (; d + 16 <= head_dim; d += 16) {
+  for (int d = 0; d < head_dim; d += 16) {
+    int left = head_dim - d;
+    __m256i low_mask = tail_mask(left < 8 ? left : 8), high_mask = tail_mask(left < 8 ? 0 : left < 16 ? left - 8 : 8);
     __m256 low = _mm256_setzero_ps(), high = _mm256_setzero_ps();
-    for (int i = 0; i < rows; i++) {
-      const float *v_row = v + (size_t)i * (size_t)stride + d;
-      __m256 w = _mm256_set1_ps(weights[i]);
-      low = _mm256_fmadd_ps(w, _mm256_loadu_ps(v_row), low);
-      high = _mm256_fmadd_ps(w, _mm256_loadu_ps(v_row + 8), high);
+    for (int first = 0; first < rows; first += KVS_BLOCK) {
+      __m256 low_block = _mm256_setzero_ps(), high_block = _mm256_setzero_ps();
+      for (int i = first; i < rows && i < first + KVS_BLOCK; i++) {
+        const float *v_row = v + (size_t)i * (size_t)stride + d;
+        __m256 w = _mm256_set1_ps(weights[i]);
+        low_block = _mm256_fmadd_ps(w, _mm256_maskload_ps(v_row, low_mask), low_block);
+        high_block = _mm256_fmadd_ps(w, _mm256_maskload_ps(v_row + 8, high_mask), high_block);
+      }
+      low = _mm256_add_ps(low, low_block);
+      high = _mm256_add_ps(high, high_block);
     }
-    _mm256_storeu_ps(out + d, low);
-    _mm256_storeu_ps(out + d + 8, high);
-  }
-  for (; d < head_dim; d += 8) {
-    __m256i mask = tail_mask(head_dim - d < 8 ? head_dim - d : 8);
-    __m256 sum = _mm256_setzero_ps();
-    for (int i = 0; i < rows; i++)
-      sum = _mm256_fmadd_ps(_mm256_set1_ps(weights[i]), _mm256_maskload_ps(v + (size_t)i * (size_t)stride + d, mask),
-                            sum);
-    _mm256_maskstore_ps(out + d, mask, sum);
+    _mm256_maskstore_ps(out + d, low_mask, low);
+    _mm256_maskstore_ps(out + d + 8, high_mask, high);
   }
 }
 

@@ -17,18 +17,23 @@ static void widen(float *to, const void *row, kvs_dtype dtype, int n) {
   for (int i = 0; i < n; i++) to[i] = element(row, dtype, (size_t)i);
 }
 
+static float linear_element(const float *x, const kvs_tensor *w, int j, float bias) {
+  float sum = bias;
+  for (int first = 0; first < w->rows; first += KVS_BLOCK) {
+    float block = 0;
+    for (int i = first; i < w->rows && i < first + KVS_BLOCK; i++)
+      block = fmaf(x[i], element(w->data, w->dtype, (size_t)i * (size_t)w->cols + (size_t)j), block);
+    sum += block;
+  }
+  return sum;
+}
+
 static void linear(float *y, const float *x, int rows, const kvs_linear *linear, int begin, int end, float *pack) {
   (void)pack;
-  int n_in = linear->w.rows, n_out = linear->w.cols;
-  for (int r = 0; r < rows; r++) {
-    float *y_row = y + (size_t)r * (size_t)n_out;
-    const float *x_row = x + (size_t)r * (size_t)n_in;
-    for (int j = begin; j < end; j++) y_row[j] = linear->b[j];
-    for (int i = 0; i < n_in; i++)
-      for (int j = begin; j < end; j++)
-        y_row[j] =
-            fmaf(x_row[i], element(linear->w.data, linear->w.dtype, (size_t)i * (size_t)n_out + (size_t)j), y_row[j]);
-  }
+  const kvs_tensor *w = &linear->w;
+  for (int r = 0; r < rows; r++)
+    for (int j = begin; j < end; j++)
+      y[(size_t)r * (size_t)w->cols + (size_t)j] = linear_element(x + (size_t)r * (size_t)w->rows, w, j, linear->b[j]);
 }
 
 /* Elements past the end count as 0·0, so that a lane's last bits do not depend on the vector width. */
@@ -64,9 +69,16 @@ static void softmax(float *weights, const float *scores, int rows) {
 }
 
 static void mix(float *out, const float *weights, const float *v, int stride, int rows, int head_dim) {
-  for (int d = 0; d < head_dim; d++) out[d] = 0;
-  for (int i = 0; i < rows; i++)
-    for (int d = 0; d < head_dim; d++) out[d] = fmaf(weights[i], v[(size_t)i * (size_t)stride + (size_t)d], out[d]);
+  for (int d = 0; d < head_dim; d++) {
+    float sum = 0;
+    for (int first = 0; first < rows; first += KVS_BLOCK) {
+      float block = 0;
+      for (int i = first; i < rows && i < first + KVS_BLOCK; i++)
+        block = fmaf(weights[i], v[(size_t)i * (size_t)stride + (size_t)d], block);
+      sum += block;
+    }
+    out[d] = sum;
+  }
 }
 
 static void layer_norm(float *y, const float *x, const kvs_norm *norm, float epsilon, int n) {

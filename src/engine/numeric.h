@@ -16,6 +16,10 @@
 /* Sums along a vector run in this many lanes: element i goes to lane i mod 16, and the lanes are folded in halves. */
 #define KVS_LANES 16
 
+/* Long sums run in blocks of this many terms: each block is a chain of fma that starts at 0, and is then added to the sum. A
+ * chain of 3072 terms would lose two more bits. */
+#define KVS_BLOCK 64
+
 /* Lanes 0..15 → one number: l += l+8, then l += l+4, l += l+2, l += l+1. */
 static inline float kvs_fold(float *lane) {
   for (int half = KVS_LANES / 2; half > 0; half /= 2)
