@@ -4,6 +4,8 @@
 
 #include <sqlite3ext.h>
 
+#include "trace/sql/init.h"
+
 #define KVS_SQL_TRACE_ID                                                                                               \
   0x4B565354 /* PRAGMA application_id of a trace; as in kvstep/trace.h, which needs the library */
 
@@ -18,8 +20,5 @@ int kvs_sql_make_views(sqlite3 *db, const char *schema, char **message);
 
 /* True if `schema` is a trace; an SQLite result code says whether that could be found out. */
 int kvs_sql_is_trace(sqlite3 *db, const char *schema, int *yes, char **message);
-
-/* Entry point: `.load build/kvstep`, or called directly by the library. */
-int sqlite3_kvstep_init(sqlite3 *db, char **message, const sqlite3_api_routines *api);
 
 #endif
