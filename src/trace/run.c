@@ -1,0 +1,311 @@
+/* run.c: beginning and ending a run: the schema, the run's row, the vocabulary. */
+#include "trace/store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kvstep/kvstep.h"
+
+#define NOW "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')"
+
+/* ---- tokens ---------------------------------------------------------------------------------------------------- */
+
+char *kvs_trace_token_text(const unsigned char *bytes, size_t length, int token) {
+  char *text;
+  if (!bytes) {
+    text = malloc(32);
+    if (text) snprintf(text, 32, "<no token %d>", token);
+    return text;
+  }
+  char shown[256];
+  size_t need = kvs_token_text(bytes, length, shown, sizeof shown);
+  if (need < sizeof shown) return strdup(shown);
+  text = malloc(need + 1);
+  if (text) kvs_token_text(bytes, length, text, need + 1);
+  return text;
+}
+
+static int vocabulary(const kvs_trace_source *source) {
+  return source->tokens > source->config->n_vocab ? source->tokens : source->config->n_vocab;
+}
+
+static const unsigned char *bytes_of(const kvs_trace_source *source, int token, size_t *length) {
+  *length = 0;
+  return token < source->tokens ? source->bytes(source->context, token, length) : NULL;
+}
+
+static kvs_status write_tokens(kvs_trace *trace, const kvs_trace_source *source, kvs_error *err) {
+  sqlite3_stmt *insert;
+  kvs_status status = kvs_trace_prepare(trace, "INSERT INTO token VALUES (?1, ?2, ?3)", &insert, err);
+  for (int i = 0; status == KVS_OK && i < vocabulary(source); i++) {
+    size_t length;
+    const unsigned char *bytes = bytes_of(source, i, &length);
+    char *text = kvs_trace_token_text(bytes, length, i);
+    if (!text) {
+      status = kvs_fail_memory(err, "writing the vocabulary");
+      break;
+    }
+    sqlite3_bind_int(insert, 1, i);
+    if (bytes) sqlite3_bind_blob64(insert, 2, length ? (const void *)bytes : "", length, SQLITE_STATIC);
+    sqlite3_bind_text(insert, 3, text, -1, SQLITE_STATIC);
+    status = kvs_trace_run(trace, insert, err);
+    free(text);
+  }
+  sqlite3_finalize(insert);
+  return status;
+}
+
+static kvs_status refuse(kvs_trace *trace, const char *what, kvs_error *err) {
+  return kvs_fail(err, KVS_ERR_INPUT,
+                  "%s: holds runs of another %s; one file holds runs of one model: write to another file", trace->path,
+                  what);
+}
+
+/* The file's vocabulary must be this one, token by token. */
+static kvs_status compare_tokens(kvs_trace *trace, const kvs_trace_source *source, kvs_error *err) {
+  sqlite3_stmt *select;
+  kvs_status status = kvs_trace_prepare(trace, "SELECT token, bytes FROM token ORDER BY token", &select, err);
+  if (status != KVS_OK) return status;
+  int rc, count = 0, size = vocabulary(source);
+  bool same = true;
+  while (same && (rc = sqlite3_step(select)) == SQLITE_ROW) {
+    size_t length = 0;
+    int token = sqlite3_column_int(select, 0);
+    same = token == count++ && token < size;
+    if (!same) break;
+    const unsigned char *bytes = bytes_of(source, token, &length);
+    same = (bytes == NULL) == (sqlite3_column_type(select, 1) == SQLITE_NULL) &&
+           (!bytes || ((size_t)sqlite3_column_bytes(select, 1) == length &&
+                       (length == 0 || memcmp(bytes, sqlite3_column_blob(select, 1), length) == 0)));
+  }
+  if (!same || count != size) status = refuse(trace, "tokenizer", err);
+  if (same && rc != SQLITE_DONE) status = kvs_trace_fail(trace, rc, err);
+  sqlite3_finalize(select);
+  return status;
+}
+
+/* ---- the file -------------------------------------------------------------------------------------------------- */
+
+/* Every run in the file must be of this model. *runs: how many there are. */
+static kvs_status compare_runs(kvs_trace *trace, const kvs_trace_source *source, int *runs, kvs_error *err) {
+  sqlite3_stmt *select;
+  kvs_status status = kvs_trace_prepare(
+      trace,
+      "SELECT run, model, model_sha256 IS NOT ?1, n_layer <> ?2 OR n_head <> ?3 OR n_embd <> ?4 OR n_ctx <> ?5 "
+      "OR n_vocab <> ?6 FROM run ORDER BY run",
+      &select, err);
+  if (status != KVS_OK) return status;
+  const kvs_config *c = source->config;
+  sqlite3_bind_text(select, 1, source->sha256, -1, SQLITE_STATIC);
+  const int shape[] = {c->n_layer, c->n_head, c->n_embd, c->n_ctx, c->n_vocab};
+  for (int i = 0; i < 5; i++) sqlite3_bind_int(select, 2 + i, shape[i]);
+  int rc;
+  *runs = 0;
+  while (status == KVS_OK && (rc = sqlite3_step(select)) == SQLITE_ROW) {
+    ++*runs;
+    bool shape_differs = sqlite3_column_int(select, 3), weights_differ = sqlite3_column_int(select, 2);
+    const char *model = (const char *)sqlite3_column_text(select, 1);
+    if (shape_differs || weights_differ)
+      status = kvs_fail(
+          err, KVS_ERR_INPUT,
+          "%s: run %d in it is of another model (%s, whose %s; this one is %s); one file holds runs of one "
+          "model: write to another file",
+          trace->path, sqlite3_column_int(select, 0), model ? model : "without a name",
+          shape_differs ? "shape differs" : "weights differ", source->model ? source->model : "without a name");
+  }
+  if (status == KVS_OK && rc != SQLITE_DONE) status = kvs_trace_fail(trace, rc, err);
+  sqlite3_finalize(select);
+  return status;
+}
+
+static kvs_status pragma_value(kvs_trace *trace, const char *sql, int64_t *value, kvs_error *err) {
+  sqlite3_stmt *statement;
+  kvs_status status = kvs_trace_prepare(trace, sql, &statement, err);
+  if (status != KVS_OK) return status;
+  int rc = sqlite3_step(statement);
+  if (rc == SQLITE_ROW)
+    *value = sqlite3_column_int64(statement, 0);
+  else
+    status = kvs_trace_fail(trace, rc, err);
+  sqlite3_finalize(statement);
+  return status;
+}
+
+/* As many numbers as the longest vector that the views count out. */
+static kvs_status extend_numbers(kvs_trace *trace, const kvs_config *config, kvs_error *err) {
+  char sql[256];
+  int longest = config->n_ctx > config->n_embd ? config->n_ctx : config->n_embd;
+  snprintf(sql, sizeof sql,
+           "WITH RECURSIVE more (n) AS (SELECT max(n) + 1 FROM number UNION ALL SELECT n + 1 FROM more WHERE n < %d) "
+           "INSERT INTO number SELECT n FROM more WHERE n <= %d",
+           longest, longest);
+  return kvs_trace_exec(trace, sql, err);
+}
+
+/* Inside the transaction that begins a run: a new file's schema and vocabulary, or an old file's check. */
+static kvs_status prepare_file(kvs_trace *trace, const kvs_trace_source *source, kvs_error *err) {
+  int64_t objects = 0, id = 0, version = 0;
+  kvs_status status = pragma_value(trace, "SELECT count(*) FROM sqlite_schema", &objects, err);
+  int runs = 0;
+  int64_t tokens = 0;
+  if (status == KVS_OK && objects == 0) status = kvs_trace_exec(trace, kvs_trace_schema(), err);
+  if (status == KVS_OK) status = pragma_value(trace, "PRAGMA application_id", &id, err);
+  if (status == KVS_OK) status = pragma_value(trace, "PRAGMA user_version", &version, err);
+  if (status == KVS_OK && (id != KVS_TRACE_APPLICATION_ID || version != KVS_TRACE_VERSION))
+    status = kvs_fail(err, KVS_ERR_INPUT, "%s: not a trace of version %d; write to another file", trace->path,
+                      KVS_TRACE_VERSION);
+  if (status == KVS_OK) status = compare_runs(trace, source, &runs, err);
+  if (status == KVS_OK) status = pragma_value(trace, "SELECT count(*) FROM token", &tokens, err);
+  if (status == KVS_OK) status = tokens > 0 ? compare_tokens(trace, source, err) : write_tokens(trace, source, err);
+  if (status == KVS_OK) status = extend_numbers(trace, source->config, err);
+  return status;
+}
+
+/* ---- the run --------------------------------------------------------------------------------------------------- */
+
+/* True if the bytes are UTF-8 without NUL: no overlong form, no surrogate, nothing above U+10FFFF. */
+static bool is_text(const unsigned char *s, size_t length) {
+  for (size_t i = 0; i < length;) {
+    unsigned char c = s[i];
+    size_t more = c < 0x80 ? 0 : c >= 0xC2 && c < 0xE0 ? 1 : (c & 0xF0) == 0xE0 ? 2 : c >= 0xF0 && c < 0xF5 ? 3 : 4;
+    if (c == 0 || more == 4 || more >= length - i) return false;
+    for (size_t k = 1; k <= more; k++)
+      if ((s[i + k] & 0xC0) != 0x80) return false;
+    if (more > 1) {
+      unsigned char d = s[i + 1];
+      if ((c == 0xE0 && d < 0xA0) || (c == 0xED && d > 0x9F) || (c == 0xF0 && d < 0x90) || (c == 0xF4 && d > 0x8F))
+        return false;
+    }
+    i += more + 1;
+  }
+  return true;
+}
+
+static void bind_prompt(sqlite3_stmt *insert, int at, const kvs_run_info *info) {
+  if (!info->prompt) return;
+  if (is_text((const unsigned char *)info->prompt, info->prompt_length))
+    sqlite3_bind_text64(insert, at, info->prompt, info->prompt_length, SQLITE_STATIC, SQLITE_UTF8);
+  else
+    sqlite3_bind_blob64(insert, at, info->prompt, info->prompt_length, SQLITE_STATIC);
+}
+
+static kvs_status write_run(kvs_trace *trace, const kvs_trace_source *source, const kvs_run_info *info,
+                            kvs_error *err) {
+  sqlite3_stmt *insert;
+  kvs_status status =
+      kvs_trace_prepare(trace,
+                        "INSERT INTO run VALUES (NULL, " NOW ", NULL, 'kvstep', '" KVS_VERSION "', ?1, ?2, "
+                        "?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                        &insert, err);
+  if (status != KVS_OK) return status;
+  const kvs_config *c = source->config;
+  sqlite3_bind_text(insert, 1, info->command, -1, SQLITE_STATIC);
+  sqlite3_bind_text(insert, 2, source->model, -1, SQLITE_STATIC);
+  sqlite3_bind_text(insert, 3, source->sha256, -1, SQLITE_STATIC);
+  const int shape[] = {c->n_layer, c->n_head, c->n_embd, c->head_dim, c->n_ctx, c->n_vocab};
+  for (int i = 0; i < 6; i++) sqlite3_bind_int(insert, 4 + i, shape[i]);
+  sqlite3_bind_text(insert, 10, info->fault ? info->fault->name : "none", -1, SQLITE_STATIC);
+  if (info->fault) sqlite3_bind_int(insert, 11, info->fault_from_step);
+  sqlite3_bind_int64(insert, 12, (sqlite3_int64)info->sampling.seed);
+  sqlite3_bind_double(insert, 13, info->sampling.temperature);
+  sqlite3_bind_int(insert, 14, info->sampling.top_k);
+  sqlite3_bind_double(insert, 15, info->sampling.top_p);
+  bind_prompt(insert, 16, info);
+  status = kvs_trace_run(trace, insert, err);
+  sqlite3_finalize(insert);
+  return status;
+}
+
+/* A copy of `chosen` [count], or all. */
+static bool *copy_choice(const bool *chosen, int count) {
+  bool *copy = malloc((size_t)count * sizeof *copy);
+  if (!copy) return NULL;
+  for (int i = 0; i < count; i++) copy[i] = !chosen || chosen[i];
+  return copy;
+}
+
+static kvs_status set_log(kvs_trace *trace, const kvs_log *log, kvs_error *err) {
+  static const kvs_log everything = {.level = KVS_LOG_ATTENTION, .last_step = -1};
+  if (!log) log = &everything;
+  trace->level = log->level;
+  trace->first_step = log->first_step;
+  trace->last_step = log->last_step;
+  trace->layers = copy_choice(log->layers, trace->config.n_layer);
+  trace->heads = copy_choice(log->heads, trace->config.n_head);
+  return trace->layers && trace->heads ? KVS_OK : kvs_fail_memory(err, "beginning a run");
+}
+
+void kvs_trace_forget_run(kvs_trace *trace) {
+  for (int i = 0; i < KVS_INSERT_COUNT; i++) {
+    sqlite3_finalize(trace->insert[i]);
+    trace->insert[i] = NULL;
+  }
+  for (size_t i = 0; i < trace->input_count; i++) free(trace->inputs[i].vectors);
+  free(trace->inputs);
+  free(trace->layers);
+  free(trace->heads);
+  trace->inputs = NULL;
+  trace->input_count = trace->input_room = 0;
+  trace->layers = trace->heads = NULL;
+  trace->run = 0;
+  trace->seq = 0;
+  trace->failed = false;
+  trace->last_step_reported = trace->last_step_kept = -1;
+}
+
+kvs_status kvs_trace_begin_run_from(kvs_trace *trace, const kvs_trace_source *source, const kvs_run_info *info,
+                                    const kvs_log *log, int *run, kvs_error *err) {
+  static const kvs_run_info nothing = {.sampling = {.top_p = 1}};
+  kvs_trace_rollback(trace); /* a run that was broken off may have left half a step */
+  kvs_trace_forget_run(trace);
+  trace->source = *source;
+  trace->config = *source->config;
+  kvs_status status = set_log(trace, log, err);
+  if (status == KVS_OK) status = kvs_trace_open(trace, source->config, err);
+  if (status == KVS_OK) status = kvs_trace_begin(trace, err);
+  if (status == KVS_OK) status = prepare_file(trace, source, err);
+  if (status == KVS_OK) status = write_run(trace, source, info ? info : &nothing, err);
+  int number = status == KVS_OK ? (int)sqlite3_last_insert_rowid(trace->db) : 0;
+  if (status == KVS_OK) status = kvs_trace_prepare_inserts(trace, err);
+  if (status == KVS_OK) status = kvs_trace_commit(trace, err);
+  if (status != KVS_OK) {
+    kvs_trace_rollback(trace);
+    kvs_trace_forget_run(trace);
+    return status;
+  }
+  trace->run = number;
+  if (run) *run = number;
+  return KVS_OK;
+}
+
+static const unsigned char *tokenizer_bytes(const void *context, int token, size_t *length) {
+  return kvs_tokenizer_bytes(context, token, length);
+}
+
+kvs_status kvs_trace_begin_run(kvs_trace *trace, kvs_model *model, const kvs_tokenizer *tokenizer,
+                               const kvs_run_info *info, const kvs_log *log, int *run, kvs_error *err) {
+  const char *sha256;
+  kvs_status status = kvs_model_sha256(model, &sha256, err);
+  if (status != KVS_OK) return status;
+  kvs_trace_source source = {kvs_model_config(model),       kvs_model_name(model), sha256,
+                             kvs_tokenizer_size(tokenizer), tokenizer_bytes,       tokenizer};
+  return kvs_trace_begin_run_from(trace, &source, info, log, run, err);
+}
+
+kvs_status kvs_trace_end_run(kvs_trace *trace, kvs_error *err) {
+  if (trace->run == 0) return kvs_fail(err, KVS_ERR_USAGE, "%s: no run is open that could be ended", trace->path);
+  kvs_trace_rollback(trace);
+  if (trace->failed) { /* it did not finish, and says so */
+    kvs_trace_forget_run(trace);
+    return KVS_OK;
+  }
+  sqlite3_stmt *update;
+  kvs_status status = kvs_trace_prepare(trace, "UPDATE run SET finished_at = " NOW " WHERE run = ?1", &update, err);
+  if (status != KVS_OK) return status;
+  sqlite3_bind_int(update, 1, trace->run);
+  status = kvs_trace_run(trace, update, err);
+  sqlite3_finalize(update);
+  if (status == KVS_OK) kvs_trace_forget_run(trace);
+  return status;
+}

@@ -1,0 +1,296 @@
+/* store.c: the file of a trace that is being written: opened, committed to, closed, and what went wrong with it. */
+#include "trace/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BUSY_MILLISECONDS = 5000, WAL_BYTES = 32 << 20 };
+
+char *kvs_trace_file_name(const char *path) {
+  size_t length = strlen(path);
+  bool absolute = path[0] == '/';
+  char *name = malloc(length + 3);
+  if (!name) return NULL;
+  memcpy(name, "./", 2);
+  memcpy(name + (absolute ? 0 : 2), path, length + 1);
+  return name;
+}
+
+/* ---- what SQLite says ------------------------------------------------------------------------------------------ */
+
+/* "steps 0..41 of run 2 are kept", for the end of a message. */
+static const char *kept(const kvs_trace *trace, char *text, size_t size) {
+  if (trace->run == 0)
+    snprintf(text, size, "nothing was written");
+  else if (trace->last_step_kept < 0)
+    snprintf(text, size, "no step of run %d is kept", trace->run);
+  else
+    snprintf(text, size, "steps 0..%d of run %d are kept", trace->last_step_kept, trace->run);
+  return text;
+}
+
+static bool is_full(int rc, int system) {
+  return (rc & 0xFF) == SQLITE_FULL ||
+         ((rc & 0xFF) == SQLITE_IOERR && (system == ENOSPC || system == EFBIG || system == EDQUOT));
+}
+
+kvs_status kvs_trace_fail(kvs_trace *trace, int rc, kvs_error *err) {
+  const char *path = trace->path;
+  char end[80];
+  kept(trace, end, sizeof end);
+  int system = trace->db ? sqlite3_system_errno(trace->db) : 0;
+  const char *said = trace->db ? sqlite3_errmsg(trace->db) : sqlite3_errstr(rc);
+  if (is_full(rc, system))
+    return kvs_fail(err, KVS_ERR_IO, "%s: disk full; %s; free some space, or log less", path, end);
+  switch (rc & 0xFF) {
+  case SQLITE_NOMEM:
+    return kvs_fail_memory(err, "writing a trace");
+  case SQLITE_BUSY:
+  case SQLITE_LOCKED:
+    return kvs_fail(err, KVS_ERR_IO, "%s: locked by another program; %s; try again when it has closed the file", path,
+                    end);
+  case SQLITE_READONLY:
+  case SQLITE_PERM:
+  case SQLITE_CANTOPEN:
+    return kvs_fail(err, KVS_ERR_IO, "%s: cannot be written (%s); %s; choose another folder, or chmod this one", path,
+                    said, end);
+  case SQLITE_NOTADB:
+  case SQLITE_CORRUPT:
+    return kvs_fail(err, KVS_ERR_INPUT, "%s: damaged (%s); %s; write to another file", path, said, end);
+  case SQLITE_CONSTRAINT:
+    return kvs_fail(err, KVS_ERR_USAGE, "%s: %s; %s; after a reset of the engine begin a new run", path, said, end);
+  default:
+    return kvs_fail(err, KVS_ERR_IO, "%s: cannot be written: %s; %s", path, said, end);
+  }
+}
+
+kvs_status kvs_trace_exec(kvs_trace *trace, const char *sql, kvs_error *err) {
+  int rc = sqlite3_exec(trace->db, sql, NULL, NULL, NULL);
+  return rc == SQLITE_OK ? KVS_OK : kvs_trace_fail(trace, rc, err);
+}
+
+kvs_status kvs_trace_prepare(kvs_trace *trace, const char *sql, sqlite3_stmt **out, kvs_error *err) {
+  int rc = sqlite3_prepare_v3(trace->db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
+  return rc == SQLITE_OK ? KVS_OK : kvs_trace_fail(trace, rc, err);
+}
+
+kvs_status kvs_trace_run(kvs_trace *trace, sqlite3_stmt *statement, kvs_error *err) {
+  int rc = sqlite3_step(statement);
+  kvs_status status = rc == SQLITE_DONE || rc == SQLITE_ROW ? KVS_OK : kvs_trace_fail(trace, rc, err);
+  sqlite3_reset(statement); /* repeats step's error, which was told */
+  sqlite3_clear_bindings(statement);
+  return status;
+}
+
+/* ---- transactions ---------------------------------------------------------------------------------------------- */
+
+kvs_status kvs_trace_begin(kvs_trace *trace, kvs_error *err) {
+  kvs_status status = kvs_trace_exec(trace, "BEGIN IMMEDIATE", err);
+  trace->in_transaction = status == KVS_OK;
+  return status;
+}
+
+void kvs_trace_rollback(kvs_trace *trace) {
+  /* SQLite has rolled back by itself where it had to; what is left cannot fail in a way that matters. */
+  if (trace->db && !sqlite3_get_autocommit(trace->db)) sqlite3_exec(trace->db, "ROLLBACK", NULL, NULL, NULL);
+  trace->in_transaction = false;
+}
+
+static int count_wal(void *context, sqlite3 *db, const char *schema, int pages) {
+  (void)db, (void)schema;
+  ((kvs_trace *)context)->wal_pages = pages;
+  return SQLITE_OK;
+}
+
+/* SQLite's own checkpoint after a commit would make the commit look failed when only the checkpoint was. */
+static kvs_status move_wal(kvs_trace *trace, kvs_error *err) {
+  if (trace->wal_pages < trace->wal_limit) return KVS_OK;
+  trace->wal_pages = 0;
+  int rc = sqlite3_wal_checkpoint_v2(trace->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+  return rc == SQLITE_OK || (rc & 0xFF) == SQLITE_BUSY ? KVS_OK : kvs_trace_fail(trace, rc, err);
+}
+
+kvs_status kvs_trace_commit(kvs_trace *trace, kvs_error *err) {
+  kvs_status status = kvs_trace_exec(trace, "COMMIT", err);
+  if (status != KVS_OK) {
+    kvs_trace_rollback(trace);
+    return status;
+  }
+  trace->in_transaction = false;
+  trace->made_file = false;
+  trace->last_step_kept = trace->last_step_reported;
+  return move_wal(trace, err);
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------------- */
+
+/* The folder that `path` is in. */
+static kvs_status check_folder(const char *path, kvs_error *err) {
+  char *folder = strdup(path);
+  if (!folder) return kvs_fail_memory(err, "opening a trace");
+  char *slash = strrchr(folder, '/');
+  if (slash == folder)
+    slash[1] = '\0';
+  else if (slash)
+    *slash = '\0';
+  const char *name = slash ? folder : ".";
+  struct stat st;
+  kvs_status status = KVS_OK;
+  if (stat(name, &st) != 0 && (errno == ENOENT || errno == ENOTDIR))
+    status = kvs_fail(err, KVS_ERR_IO, "%s: the folder %s does not exist; make it with mkdir -p", path, name);
+  else if (access(name, W_OK | X_OK) != 0)
+    status = kvs_fail(err, KVS_ERR_IO, "%s: the folder %s cannot be written (%s); choose another, or chmod it", path,
+                      name, strerror(errno));
+  else if (!S_ISDIR(st.st_mode))
+    status = kvs_fail(err, KVS_ERR_IO, "%s: %s is not a folder; name a file in one", path, name);
+  free(folder);
+  return status;
+}
+
+static kvs_status check_path(const char *path, kvs_trace_open_mode mode, kvs_error *err) {
+  if (!*path) return kvs_fail(err, KVS_ERR_IO, "the trace's file name is empty; name a file");
+  struct stat st;
+  if (lstat(path, &st) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+      return kvs_fail(err, KVS_ERR_IO, "%s: %s", path, strerror(errno));
+    return check_folder(path, err);
+  }
+  if (stat(path, &st) != 0) return kvs_fail(err, KVS_ERR_IO, "%s: a link that leads nowhere; remove it", path);
+  if (S_ISDIR(st.st_mode)) return kvs_fail(err, KVS_ERR_IO, "%s: a folder; name a file in it", path);
+  if (!S_ISREG(st.st_mode)) return kvs_fail(err, KVS_ERR_IO, "%s: not a regular file; a trace must be one", path);
+  if (mode == KVS_TRACE_NEW)
+    return kvs_fail(err, KVS_ERR_IO, "%s: exists already; replace it, append to it, or choose another name", path);
+  if (mode == KVS_TRACE_APPEND) {
+    kvs_status status = kvs_trace_inspect(path, err);
+    if (status != KVS_OK) return status;
+    if (access(path, W_OK) != 0)
+      return kvs_fail(err, KVS_ERR_IO, "%s: cannot be written (%s); chmod or copy it", path, strerror(errno));
+  }
+  return check_folder(path, err);
+}
+
+kvs_status kvs_trace_create(const char *path, kvs_trace_open_mode mode, kvs_trace **out, kvs_error *err) {
+  *out = NULL;
+  kvs_status status = check_path(path, mode, err);
+  if (status != KVS_OK) return status;
+  kvs_trace *trace = calloc(1, sizeof *trace);
+  if (trace) {
+    trace->mode = mode;
+    trace->path = strdup(path);
+    trace->file = kvs_trace_file_name(path);
+    trace->last_step_reported = trace->last_step_kept = -1;
+  }
+  if (!trace || !trace->path || !trace->file) {
+    if (trace) free(trace->path), free(trace->file);
+    free(trace);
+    return kvs_fail_memory(err, "opening a trace");
+  }
+  *out = trace;
+  return KVS_OK;
+}
+
+/* Removes the old trace with what a crash may have left beside it. */
+static kvs_status remove_old(kvs_trace *trace, kvs_error *err) {
+  static const char *const ends[] = {"-wal", "-shm", "-journal", ""};
+  for (int i = 0; i < 4; i++) {
+    char *name = sqlite3_mprintf("%s%s", trace->file, ends[i]);
+    if (!name) return kvs_fail_memory(err, "replacing a trace");
+    int failed = unlink(name) == 0 || errno == ENOENT ? 0 : errno;
+    sqlite3_free(name);
+    if (failed)
+      return kvs_fail(err, KVS_ERR_IO, "%s: cannot be replaced: %s; remove it, or choose another name", trace->path,
+                      strerror(failed));
+  }
+  return KVS_OK;
+}
+
+/* Makes the file, so that two writers cannot both believe they did. */
+static kvs_status make_file(kvs_trace *trace, kvs_error *err) {
+  int file = open(trace->file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0)
+    return errno == EEXIST
+               ? kvs_fail(err, KVS_ERR_IO, "%s: exists already; replace it, append to it, or choose another name",
+                          trace->path)
+               : kvs_fail(err, KVS_ERR_IO, "%s: cannot be made: %s; choose another folder, or chmod this one",
+                          trace->path, strerror(errno));
+  close(file);
+  trace->made_file = true;
+  return KVS_OK;
+}
+
+static kvs_status connect_file(kvs_trace *trace, const kvs_config *config, kvs_error *err) {
+  int rc = sqlite3_open_v2(trace->file, &trace->db, SQLITE_OPEN_READWRITE, NULL);
+  if (rc != SQLITE_OK) return kvs_trace_fail(trace, rc, err);
+  sqlite3_extended_result_codes(trace->db, 1);
+  sqlite3_busy_timeout(trace->db, BUSY_MILLISECONDS);
+  /* Rows of wide models fill 32 KiB pages well; 4 KiB pages waste less in a small trace. */
+  int page = config->n_embd >= 512 ? 32768 : 4096;
+  char sql[96];
+  snprintf(sql, sizeof sql, "PRAGMA page_size = %d", page);
+  kvs_status status = trace->made_file ? kvs_trace_exec(trace, sql, err) : KVS_OK;
+  if (status == KVS_OK) status = kvs_trace_exec(trace, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", err);
+  if (status != KVS_OK) return status;
+  trace->wal_limit = WAL_BYTES / page;
+  sqlite3_wal_hook(trace->db, count_wal, trace); /* replaces SQLite's automatic checkpoint */
+  return KVS_OK;
+}
+
+kvs_status kvs_trace_open(kvs_trace *trace, const kvs_config *config, kvs_error *err) {
+  if (trace->db) return KVS_OK;
+  kvs_status status = check_path(trace->path, trace->mode, err); /* it may have changed since kvs_trace_create */
+  if (status != KVS_OK) return status;
+  bool appending = trace->mode == KVS_TRACE_APPEND && access(trace->file, F_OK) == 0;
+  if (trace->mode == KVS_TRACE_REPLACE) status = remove_old(trace, err);
+  if (status == KVS_OK && !appending) status = make_file(trace, err);
+  if (status == KVS_OK) status = connect_file(trace, config, err);
+  return status;
+}
+
+/* ---- closing --------------------------------------------------------------------------------------------------- */
+
+/* Moves the log into the file, so that one file is left. */
+static kvs_status make_one_file(kvs_trace *trace, kvs_error *err) {
+  int rc = sqlite3_wal_checkpoint_v2(trace->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_exec(trace->db, "PRAGMA journal_mode = DELETE", NULL, NULL, NULL);
+  if (rc == SQLITE_OK) return KVS_OK;
+  if ((rc & 0xFF) == SQLITE_BUSY || (rc & 0xFF) == SQLITE_LOCKED)
+    return kvs_fail(err, KVS_ERR_IO,
+                    "%s: complete, but still open in another program, so %s-wal stays; keep both files until it closes",
+                    trace->path, trace->path);
+  if (is_full(rc, sqlite3_system_errno(trace->db))) {
+    char end[80];
+    return kvs_fail(
+        err, KVS_ERR_IO,
+        "%s: disk full; %s, the last of them in %s-wal: keep both files, and free some space before opening them",
+        trace->path, kept(trace, end, sizeof end), trace->path);
+  }
+  return kvs_trace_fail(trace, rc, err);
+}
+
+kvs_status kvs_trace_close(kvs_trace *trace, kvs_error *err) {
+  if (!trace) return KVS_OK;
+  kvs_trace_rollback(trace);
+  int run = trace->run, last = trace->last_step_kept;
+  kvs_trace_forget_run(trace);
+  trace->run = run, trace->last_step_kept = last;
+  kvs_status status = KVS_OK;
+  if (trace->db && !trace->made_file) status = make_one_file(trace, err);
+  int rc = sqlite3_close(trace->db);
+  if (rc != SQLITE_OK && status == KVS_OK)
+    status = kvs_fail(err, KVS_ERR_IO, "%s: cannot be closed: %s", trace->path, sqlite3_errstr(rc));
+  trace->db = NULL;
+  if (trace->made_file) { /* nothing was committed: leave nothing */
+    kvs_error ignored;
+    kvs_status removed = remove_old(trace, status == KVS_OK ? err : &ignored);
+    if (status == KVS_OK) status = removed;
+  }
+  free(trace->path);
+  free(trace->file);
+  free(trace);
+  return status;
+}

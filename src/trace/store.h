@@ -1,0 +1,112 @@
+/* store.h: what the files of src/trace share: the trace that is being written, and its SQLite errors told to a person. */
+#ifndef KVS_TRACE_STORE_H
+#define KVS_TRACE_STORE_H
+
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvstep/trace.h"
+
+/* The statements that a run keeps prepared. */
+typedef enum kvs_trace_insert {
+  KVS_INSERT_STEP,
+  KVS_INSERT_EVENT,
+  KVS_INSERT_KV_ROW,
+  KVS_INSERT_HEAD_STEP,
+  KVS_INSERT_HEAD_STAT,
+  KVS_INSERT_LAYER_STEP,
+  KVS_INSERT_STEP_VECTOR,
+  KVS_INSERT_STEP_STAT,
+  KVS_INSERT_TOP_TOKEN,
+  KVS_INSERT_COUNT
+} kvs_trace_insert;
+
+/* Where the model's name, shape and vocabulary come from: a model and a tokenizer, or made up by a test. */
+typedef struct kvs_trace_source {
+  const kvs_config *config;
+  const char *model;
+  const char *sha256;
+  int tokens;                                                                    /* largest id + 1 */
+  const unsigned char *(*bytes)(const void *context, int token, size_t *length); /* NULL: an id without a token */
+  const void *context;
+} kvs_trace_source;
+
+/* What a step put in at the bottom, kept from `embed` to `logits`. */
+typedef struct kvs_trace_input {
+  int step;
+  bool has_wpe, written;
+  float *vectors; /* [3][n_embd]: wte, wpe, x */
+} kvs_trace_input;
+
+struct kvs_trace {
+  char *path; /* as the caller gave it, for messages */
+  char *file; /* the same, so that SQLite takes it for a file's name and nothing else */
+  kvs_trace_open_mode mode;
+  sqlite3 *db;    /* NULL before the first run */
+  bool made_file; /* this trace created the file, and has not committed anything in it yet */
+  int wal_pages;  /* pages in the write-ahead log after the last commit */
+  int wal_limit;  /* from how many on they are moved into the file */
+
+  int run; /* 0: no run is open */
+  kvs_config config;
+  kvs_trace_source source;
+  kvs_log_level level;
+  int first_step, last_step;
+  bool *layers, *heads; /* [n_layer], [n_head] */
+  sqlite3_stmt *insert[KVS_INSERT_COUNT];
+  bool in_transaction;
+  bool failed; /* a step was rolled back: nothing more may follow it in this run */
+  int64_t seq;
+  int last_step_reported, last_step_kept; /* -1: none */
+  kvs_trace_input *inputs;
+  size_t input_count, input_room;
+};
+
+/* schema.sql. */
+const char *kvs_trace_schema(void);
+
+/* Runs SQL; on an error fills *err as kvs_trace_fail does. */
+kvs_status kvs_trace_exec(kvs_trace *trace, const char *sql, kvs_error *err);
+
+/* Prepares one statement. */
+kvs_status kvs_trace_prepare(kvs_trace *trace, const char *sql, sqlite3_stmt **out, kvs_error *err);
+
+/* Steps a statement that returns no rows and resets it. */
+kvs_status kvs_trace_run(kvs_trace *trace, sqlite3_stmt *statement, kvs_error *err);
+
+/* Tells what SQLite just refused: disk full, locked, read-only … and which steps are kept. */
+kvs_status kvs_trace_fail(kvs_trace *trace, int rc, kvs_error *err);
+
+kvs_status kvs_trace_begin(kvs_trace *trace, kvs_error *err);
+kvs_status kvs_trace_commit(kvs_trace *trace, kvs_error *err);
+void kvs_trace_rollback(kvs_trace *trace);
+
+/* Opens the file for the first run: creates or replaces it, or appends to it. */
+kvs_status kvs_trace_open(kvs_trace *trace, const kvs_config *config, kvs_error *err);
+
+/* kvs_trace_begin_run from plain data. `info` may be NULL. */
+kvs_status kvs_trace_begin_run_from(kvs_trace *trace, const kvs_trace_source *source, const kvs_run_info *info,
+                                    const kvs_log *log, int *run, kvs_error *err);
+
+/* Frees what belongs to the open run. */
+void kvs_trace_forget_run(kvs_trace *trace);
+
+/* The statements of writer.c. */
+kvs_status kvs_trace_prepare_inserts(kvs_trace *trace, kvs_error *err);
+
+/* A path that SQLite takes for a file's name and nothing else ("./" before "file:…" and ":memory:"); free() it. */
+char *kvs_trace_file_name(const char *path);
+
+/* How a token is shown, in text that the caller frees with free(); NULL if there is no memory. */
+char *kvs_trace_token_text(const unsigned char *bytes, size_t length, int token);
+
+/* Looks at an existing file before SQLite does: a folder, no permission, empty, no SQLite file, another application's,
+ * another version, truncated. Reads only. */
+kvs_status kvs_trace_inspect(const char *path, kvs_error *err);
+
+/* True if a write-ahead log with something in it lies beside the file. */
+bool kvs_trace_has_wal(const char *path);
+
+#endif

@@ -1,0 +1,309 @@
+/* writer.c: the observer that logs each moment of a step. What a moment has, it writes: no step is held in memory, but
+ * for the input vectors, which wait from `embed` for the logits that go into the same row. */
+#include "trace/store.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const insert_sql[KVS_INSERT_COUNT] = {
+    [KVS_INSERT_STEP] = "INSERT INTO step VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    [KVS_INSERT_EVENT] = "INSERT INTO event VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    [KVS_INSERT_KV_ROW] = "INSERT INTO kv_row VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    [KVS_INSERT_HEAD_STEP] = "INSERT INTO head_step VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    [KVS_INSERT_HEAD_STAT] = "INSERT INTO head_stat VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    [KVS_INSERT_LAYER_STEP] = "INSERT INTO layer_step VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    [KVS_INSERT_STEP_VECTOR] = "INSERT INTO step_vector VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    [KVS_INSERT_STEP_STAT] = "INSERT INTO step_stat VALUES (?1, ?2, ?3)",
+    [KVS_INSERT_TOP_TOKEN] = "INSERT INTO top_token VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+};
+
+kvs_status kvs_trace_prepare_inserts(kvs_trace *trace, kvs_error *err) {
+  kvs_status status = KVS_OK;
+  for (int i = 0; status == KVS_OK && i < KVS_INSERT_COUNT; i++)
+    status = kvs_trace_prepare(trace, insert_sql[i], &trace->insert[i], err);
+  return status;
+}
+
+/* NULL is bound as NULL. The floats stay where they are: the statement has run before the moment ends. On a big-endian
+ * machine they would have to be turned round first. */
+static void bind_floats(sqlite3_stmt *insert, int at, const float *values, int count) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "a trace holds little-endian float32: turn the bytes round here"
+#endif
+  if (values) sqlite3_bind_blob64(insert, at, values, (sqlite3_uint64)count * sizeof *values, SQLITE_STATIC);
+}
+
+/* The statement with the run and the step bound to its first two parameters. */
+static sqlite3_stmt *with_step(kvs_trace *trace, kvs_trace_insert which, int step) {
+  sqlite3_stmt *insert = trace->insert[which];
+  sqlite3_bind_int(insert, 1, trace->run);
+  sqlite3_bind_int(insert, 2, step);
+  return insert;
+}
+
+/* Is more than KVS_LOG_STEPS wanted of this step? */
+static bool is_logged(const kvs_trace *trace, int step) {
+  return trace->level >= KVS_LOG_ATTENTION && step >= trace->first_step &&
+         (trace->last_step < 0 || step <= trace->last_step);
+}
+
+/* ---- the phases ------------------------------------------------------------------------------------------------ */
+
+static kvs_status write_event(kvs_trace *trace, const kvs_moment *m, kvs_error *err) {
+  sqlite3_stmt *insert = with_step(trace, KVS_INSERT_EVENT, m->step->step);
+  sqlite3_bind_int64(insert, 3, trace->seq++);
+  sqlite3_bind_text(insert, 4, kvs_phase_name(m->phase), -1, SQLITE_STATIC);
+  if (m->layer >= 0) sqlite3_bind_int(insert, 5, m->layer);
+  sqlite3_bind_int(insert, 6, m->cache_length);
+  return kvs_trace_run(trace, insert, err);
+}
+
+static kvs_trace_input *find_input(kvs_trace *trace, int step) {
+  for (size_t i = trace->input_count; i-- > 0;)
+    if (trace->inputs[i].step == step) return &trace->inputs[i];
+  return NULL;
+}
+
+static kvs_trace_input *add_input(kvs_trace *trace) {
+  if (trace->input_count == trace->input_room) {
+    size_t room = trace->input_room ? 2 * trace->input_room : 8;
+    kvs_trace_input *inputs = realloc(trace->inputs, room * sizeof *inputs);
+    if (!inputs) return NULL;
+    trace->inputs = inputs, trace->input_room = room;
+  }
+  kvs_trace_input *input = &trace->inputs[trace->input_count];
+  *input = (kvs_trace_input){.vectors = malloc(3 * (size_t)trace->config.n_embd * sizeof(float))};
+  if (!input->vectors) return NULL;
+  trace->input_count++;
+  return input;
+}
+
+static kvs_status keep_input(kvs_trace *trace, const kvs_moment *m, kvs_error *err) {
+  kvs_trace_input *input = add_input(trace);
+  if (!input) return kvs_fail_memory(err, "logging a step");
+  size_t n = (size_t)trace->config.n_embd;
+  input->step = m->step->step;
+  input->has_wpe = m->wpe != NULL;
+  const float *from[] = {m->wte, m->wpe, m->x};
+  for (int i = 0; i < 3; i++)
+    if (from[i]) memcpy(input->vectors + (size_t)i * n, from[i], n * sizeof(float));
+  return KVS_OK;
+}
+
+static void forget_inputs(kvs_trace *trace) {
+  for (size_t i = 0; i < trace->input_count; i++) free(trace->inputs[i].vectors);
+  trace->input_count = 0;
+}
+
+static kvs_status write_vectors(kvs_trace *trace, kvs_trace_input *input, const float *logits, kvs_error *err) {
+  const int n = trace->config.n_embd;
+  sqlite3_stmt *insert = with_step(trace, KVS_INSERT_STEP_VECTOR, input->step);
+  bind_floats(insert, 3, input->vectors, n);
+  bind_floats(insert, 4, input->has_wpe ? input->vectors + n : NULL, n);
+  bind_floats(insert, 5, input->vectors + 2 * n, n);
+  bind_floats(insert, 6, logits, trace->config.n_vocab);
+  input->written = true;
+  return kvs_trace_run(trace, insert, err);
+}
+
+static kvs_status write_kv_row(kvs_trace *trace, const kvs_moment *m, kvs_error *err) {
+  if (m->row < 0) return KVS_OK; /* a fault that appends nothing */
+  sqlite3_stmt *insert = trace->insert[KVS_INSERT_KV_ROW];
+  sqlite3_bind_int(insert, 1, trace->run);
+  sqlite3_bind_int(insert, 2, m->layer);
+  sqlite3_bind_int(insert, 3, m->row);
+  sqlite3_bind_int(insert, 4, m->step->step);
+  bind_floats(insert, 5, m->row_k, trace->config.n_embd);
+  bind_floats(insert, 6, m->row_v, trace->config.n_embd);
+  return kvs_trace_run(trace, insert, err);
+}
+
+/* head_summary's numbers of weights [rows]; `self` is the row that this step appends. A NaN is stored as NULL. */
+static kvs_status write_head_stat(kvs_trace *trace, const kvs_moment *m, int head, kvs_error *err) {
+  const float *w = m->weights + (size_t)head * (size_t)m->rows;
+  int rows = m->rows, self = m->step->cache_length_before, best = -1;
+  double entropy = 0, sum = 0;
+  for (int i = 0; i < rows; i++) {
+    sum += (double)w[i];
+    if (w[i] > 0 || isnan(w[i])) entropy -= (double)w[i] * log((double)w[i]);
+    if (!isnan(w[i]) && (best < 0 || w[i] > w[best])) best = i;
+  }
+  sqlite3_stmt *insert = with_step(trace, KVS_INSERT_HEAD_STAT, m->step->step);
+  sqlite3_bind_int(insert, 3, m->layer);
+  sqlite3_bind_int(insert, 4, head);
+  if (rows > 0) sqlite3_bind_double(insert, 5, entropy);
+  if (best >= 0) sqlite3_bind_double(insert, 6, (double)w[best]);
+  if (best >= 0) sqlite3_bind_int(insert, 7, best);
+  if (self >= 0 && self < rows) sqlite3_bind_double(insert, 8, (double)w[self]);
+  if (rows > 0) sqlite3_bind_double(insert, 9, (double)w[0]);
+  if (self >= 1 && self <= rows) sqlite3_bind_double(insert, 10, (double)w[self - 1]);
+  if (rows > 0) sqlite3_bind_double(insert, 11, sum);
+  return kvs_trace_run(trace, insert, err);
+}
+
+static kvs_status write_heads(kvs_trace *trace, const kvs_moment *m, kvs_error *err) {
+  const int dim = trace->config.head_dim, rows = m->rows;
+  kvs_status status = KVS_OK;
+  for (int head = 0; status == KVS_OK && head < trace->config.n_head; head++) {
+    if (!trace->heads[head]) continue;
+    size_t at = (size_t)head * (size_t)dim, first = (size_t)head * (size_t)rows;
+    sqlite3_stmt *insert = with_step(trace, KVS_INSERT_HEAD_STEP, m->step->step);
+    sqlite3_bind_int(insert, 3, m->layer);
+    sqlite3_bind_int(insert, 4, head);
+    bind_floats(insert, 5, m->q ? m->q + at : NULL, dim);
+    bind_floats(insert, 6, m->scores ? m->scores + first : NULL, rows);
+    bind_floats(insert, 7, m->weights ? m->weights + first : NULL, rows);
+    bind_floats(insert, 8, m->out ? m->out + at : NULL, dim);
+    status = kvs_trace_run(trace, insert, err);
+    if (status == KVS_OK && m->weights) status = write_head_stat(trace, m, head, err);
+  }
+  return status;
+}
+
+static kvs_status write_layer(kvs_trace *trace, const kvs_moment *m, kvs_error *err) {
+  sqlite3_stmt *insert = with_step(trace, KVS_INSERT_LAYER_STEP, m->step->step);
+  sqlite3_bind_int(insert, 3, m->layer);
+  const float *vectors[] = {m->x_in, m->attn_out, m->x_mid, m->mlp_out, m->x_out};
+  for (int i = 0; i < 5; i++) bind_floats(insert, 4 + i, vectors[i], trace->config.n_embd);
+  return kvs_trace_run(trace, insert, err);
+}
+
+/* The `room` best tokens, the lower id first among equals; returns how many. NaN is never among them. */
+static int rank_tokens(const float *logits, int n_vocab, int *best, int room) {
+  int count = 0;
+  for (int token = 0; token < n_vocab; token++) {
+    float logit = logits[token];
+    if (isnan(logit) || (count == room && !(logit > logits[best[count - 1]]))) continue;
+    int at = count < room ? count++ : count - 1;
+    for (; at > 0 && logit > logits[best[at - 1]]; at--) best[at] = best[at - 1];
+    best[at] = token;
+  }
+  return count;
+}
+
+static kvs_status write_top_token(kvs_trace *trace, int step, int rank, int token, float logit, double probability,
+                                  kvs_error *err) {
+  size_t length = 0;
+  const unsigned char *bytes =
+      token < trace->source.tokens ? trace->source.bytes(trace->source.context, token, &length) : NULL;
+  char *text = kvs_trace_token_text(bytes, length, token);
+  if (!text) return kvs_fail_memory(err, "logging a step");
+  sqlite3_stmt *insert = with_step(trace, KVS_INSERT_TOP_TOKEN, step);
+  sqlite3_bind_int(insert, 3, rank);
+  sqlite3_bind_int(insert, 4, token);
+  sqlite3_bind_text(insert, 5, text, -1, SQLITE_STATIC);
+  sqlite3_bind_double(insert, 6, (double)logit);
+  sqlite3_bind_double(insert, 7, probability); /* NaN is stored as NULL */
+  kvs_status status = kvs_trace_run(trace, insert, err);
+  free(text);
+  return status;
+}
+
+static kvs_status write_logits(kvs_trace *trace, const kvs_moment *m, kvs_error *err) {
+  int best[KVS_TOP_TOKENS], n_vocab = trace->config.n_vocab, step = m->step->step;
+  int count = rank_tokens(m->logits, n_vocab, best, KVS_TOP_TOKENS);
+  double first = count ? kvs_logprob(m->logits, n_vocab, best[0]) : 0;
+  kvs_status status = KVS_OK;
+  for (int i = 0; status == KVS_OK && i < count; i++) {
+    /* The others' from the best one's: one pass over the vocabulary, not twenty. */
+    float logit = m->logits[best[i]];
+    double probability = exp(i == 0 ? first : first + ((double)logit - (double)m->logits[best[0]]));
+    status = write_top_token(trace, step, i + 1, best[i], logit, probability, err);
+  }
+  if (status != KVS_OK) return status;
+  sqlite3_stmt *insert = with_step(trace, KVS_INSERT_STEP_STAT, step);
+  sqlite3_bind_double(insert, 3, kvs_entropy(m->logits, n_vocab));
+  status = kvs_trace_run(trace, insert, err);
+  kvs_trace_input *input = find_input(trace, step);
+  if (status == KVS_OK && input && is_logged(trace, step)) status = write_vectors(trace, input, m->logits, err);
+  return status;
+}
+
+/* What the phase has that the log wants. */
+static kvs_status write_moment(kvs_trace *trace, const kvs_moment *m, kvs_error *err) {
+  kvs_status status = write_event(trace, m, err);
+  bool logged = is_logged(trace, m->step->step);
+  bool layer_logged = logged && m->layer >= 0 && m->layer < trace->config.n_layer && trace->layers[m->layer];
+  if (status != KVS_OK) return status;
+  switch (m->phase) {
+  case KVS_EMBED:
+    return logged ? keep_input(trace, m, err) : KVS_OK;
+  case KVS_APPEND:
+    return layer_logged ? write_kv_row(trace, m, err) : KVS_OK;
+  case KVS_MIX:
+    return layer_logged ? write_heads(trace, m, err) : KVS_OK;
+  case KVS_MLP:
+    return layer_logged && trace->level >= KVS_LOG_FULL ? write_layer(trace, m, err) : KVS_OK;
+  case KVS_LOGITS:
+    return m->logits ? write_logits(trace, m, err) : KVS_OK;
+  default:
+    return KVS_OK;
+  }
+}
+
+/* ---- the observer ---------------------------------------------------------------------------------------------- */
+
+/* Begins the transaction of a step or batch if none is open. */
+static kvs_status ready(kvs_trace *trace, kvs_error *err) {
+  if (trace->run == 0)
+    return kvs_fail(err, KVS_ERR_USAGE, "%s: a step, but no run is open; begin a run first", trace->path);
+  if (trace->failed)
+    return kvs_fail(err, KVS_ERR_USAGE, "%s: a step of this run was lost, so no more can follow; begin a new run",
+                    trace->path);
+  return trace->in_transaction ? KVS_OK : kvs_trace_begin(trace, err);
+}
+
+/* An error takes the whole transaction back: no half step is ever committed. */
+static kvs_status settle_error(kvs_trace *trace, kvs_status status) {
+  if (status != KVS_OK && trace->run != 0) {
+    kvs_trace_rollback(trace);
+    forget_inputs(trace);
+    trace->failed = true;
+  }
+  return status;
+}
+
+static kvs_status on_moment(void *context, const kvs_moment *m, kvs_error *err) {
+  kvs_trace *trace = context;
+  kvs_status status = ready(trace, err);
+  if (status == KVS_OK) status = write_moment(trace, m, err);
+  return settle_error(trace, status);
+}
+
+static kvs_status write_step(kvs_trace *trace, const kvs_step *s, kvs_error *err) {
+  sqlite3_stmt *insert = with_step(trace, KVS_INSERT_STEP, s->step);
+  sqlite3_bind_text(insert, 3, kvs_mode_name(s->mode), -1, SQLITE_STATIC);
+  sqlite3_bind_int(insert, 4, s->token);
+  sqlite3_bind_text(insert, 5, kvs_source_name(s->source), -1, SQLITE_STATIC);
+  sqlite3_bind_int(insert, 6, s->cache_length_before);
+  if (s->position >= 0) sqlite3_bind_int(insert, 7, s->position);
+  sqlite3_bind_int(insert, 8, s->cache_length_after);
+  sqlite3_bind_double(insert, 9, s->logprob); /* NaN is stored as NULL */
+  sqlite3_bind_double(insert, 10, s->seconds);
+  kvs_status status = kvs_trace_run(trace, insert, err);
+  kvs_trace_input *input = find_input(trace, s->step);
+  if (status == KVS_OK && input && !input->written)
+    status = write_vectors(trace, input, NULL, err); /* no logits came */
+  if (s->step > trace->last_step_reported) trace->last_step_reported = s->step;
+  return status;
+}
+
+static kvs_status on_step_end(void *context, const kvs_step *step, kvs_error *err) {
+  kvs_trace *trace = context;
+  kvs_status status = ready(trace, err);
+  if (status == KVS_OK) status = write_step(trace, step, err);
+  return settle_error(trace, status);
+}
+
+static kvs_status on_settled(void *context, kvs_error *err) {
+  kvs_trace *trace = context;
+  kvs_status status = ready(trace, err);
+  if (status == KVS_OK) status = kvs_trace_commit(trace, err);
+  forget_inputs(trace);
+  return settle_error(trace, status);
+}
+
+kvs_observer kvs_trace_observer(kvs_trace *trace) {
+  return (kvs_observer){.context = trace, .moment = on_moment, .step_end = on_step_end, .settled = on_settled};
+}
