@@ -46,6 +46,7 @@ EXTENSION := $(BUILD)/kvstep.so
 
 .PHONY: all demo test test-binaries bench install check-install samples format lint lint-format lint-cppcheck help clean
 all: $(PROGRAM) $(STATIC) $(SHARED) $(EXTENSION)
+	@:
 
 # Tests include each other's helpers as "tests/support/…".
 $(BUILD)/tests/%.o: KFLAGS += -I.

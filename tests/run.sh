@@ -29,10 +29,11 @@ suite() {
   p=$(grep -E '^ok ' "$work/log" | grep -vc '# SKIP')
   f=$(grep -E '^not ok ' "$work/log" | grep -vc '# SKIP')
   closing=$(grep -E '[0-9]+ passed, [0-9]+ failed' "$work/log" | tail -n 1)
+  count() { echo "$closing" | grep -oE "[0-9]+ $1" | grep -oE '^[0-9]+' || echo 0; }
   if [ -n "$closing" ]; then
-    p=$((p + $(echo "$closing" | sed -E 's/.*[^0-9]?([0-9]+) passed.*/\1/;s/.*: *//')))
-    f=$((f + $(echo "$closing" | sed -E 's/.* ([0-9]+) failed.*/\1/')))
-    s=$((s + $(echo "$closing" | sed -nE 's/.* ([0-9]+) skipped.*/\1/p;s/^$/0/p' | head -n 1 | grep . || echo 0)))
+    p=$((p + $(count passed)))
+    f=$((f + $(count failed)))
+    s=$((s + $(count skipped)))
   fi
   if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
   if [ "$((p + f + s))" -eq 0 ]; then f=1; fi # a suite that ran nothing has failed
