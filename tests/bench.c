@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/share.h"
 #include "tests/support/memory_model.h"
 
 #define ROUNDS 9

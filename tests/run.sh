@@ -19,7 +19,7 @@ passed=0
 failed=0
 skipped=0
 
-# suite NAME COMMAND…: counts TAP lines, or a closing "N passed, N failed"; shows the output only where something failed.
+# suite NAME COMMAND…: counts TAP lines, or takes a closing "N passed, N failed"; shows the output only where something failed.
 suite() {
   name=$1
   shift
@@ -31,9 +31,9 @@ suite() {
   closing=$(grep -E '[0-9]+ passed, [0-9]+ failed' "$work/log" | tail -n 1)
   count() { echo "$closing" | grep -oE "[0-9]+ $1" | grep -oE '^[0-9]+' || echo 0; }
   if [ -n "$closing" ]; then
-    p=$((p + $(count passed)))
-    f=$((f + $(count failed)))
-    s=$((s + $(count skipped)))
+    p=$(count passed)
+    f=$(count failed)
+    s=$(count skipped)
   fi
   if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
   if [ "$((p + f + s))" -eq 0 ]; then f=1; fi # a suite that ran nothing has failed

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/share.h"
 #include "tests/support/memory_model.h"
 
 /* ---- a recorder: every number of every moment, findable by step, phase and layer ------------------------------------ */

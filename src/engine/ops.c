@@ -1,6 +1,6 @@
 /* ops.c: a step's operations, shared among threads. A share is whole columns, vocabulary rows or heads, so the sums
  * inside are the same however many threads there are. */
-#include "engine/engine.h"
+#include "engine/ops.h"
 
 /* Below about this many multiply-adds waking a thread costs more than it saves. */
 #define WORTH_SHARING 60000

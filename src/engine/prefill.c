@@ -1,13 +1,13 @@
 /* prefill.c: many tokens in one batch. The same operations as in step.c, on rows of tokens at once, and the causal mask: token r
  * of the batch attends to the P rows before the batch and to rows P .. P+r, though later rows are in the cache already. That
  * mask is all that prefill has and decode has not; the sums are the same, so the bits are too. */
-#include "engine/engine.h"
+#include "engine/ops.h"
+#include "engine/share.h"
+#include "engine/step.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "engine/numeric.h"
 
 /* One token of the batch. */
 typedef struct token_row {

@@ -3,12 +3,12 @@
  * Read it from top to bottom: it is the nine moments of one-token attention, in their order. The arrays' shapes stand
  * beside them; h runs over heads, i over cache rows. What a correct step does is decided in plan.c, before it starts.
  */
-#include "engine/engine.h"
+#include "engine/ops.h"
+#include "engine/share.h"
+#include "engine/step.h"
 
 #include <math.h>
 #include <string.h>
-
-#include "engine/numeric.h"
 
 /* One layer: attention over the whole cache, then the MLP. s.x [n_embd] comes in, s.x_out [n_embd] goes out. */
 static kvs_status decode_layer(kvs_engine *e, int layer, const kvs_step_plan *plan, kvs_moment *m, kvs_error *err) {
