@@ -25,7 +25,7 @@ static void on_signal(int number) {
 /* SIGPIPE is held back so that the trace can be closed first; if it was ignored before, EPIPE is an error as any other. */
 static bool pipe_kills;
 
-static void catch_signals(kvs_engine *engine) {
+void decode_catch_signals(kvs_engine *engine) {
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND}, old;
   cancel_engine = engine;
   static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
@@ -108,6 +108,7 @@ static kvs_status generate(struct decode *d, kvs_error *err) {
 
 static kvs_status decode_steps(struct decode *d, kvs_error *err) {
   const struct session *s = d->session;
+  if (caught) return kvs_fail(err, KVS_ERR_CANCELLED, "interrupted");
   kvs_status status = print_bytes(d, (const unsigned char *)s->prompt, s->prompt_length, err);
   if (status != KVS_OK) return status;
   int count = (int)s->token_count;
@@ -145,18 +146,17 @@ static int conclude(struct decode *d, kvs_status status, const kvs_error *err) {
 
 int decode_run(struct decode *d) {
   kvs_error err, end_err;
-  catch_signals(d->engine);
   kvs_status status = decode_steps(d, &err), printed = KVS_OK;
   if (!d->write_error) printed = print_end(d, &end_err);
   d->stopped_quietly = d->write_error == EPIPE && pipe_kills;
   int code = conclude(d, status, &err);
   if (printed != KVS_OK && !d->stopped_quietly) code = report(&end_err);
   if (d->trace && d->ended && kvs_trace_end_run(d->trace, &end_err) != KVS_OK) code = report(&end_err);
-  cancel_engine = NULL;
   return code;
 }
 
 int decode_end(const struct decode *d, int code) {
+  cancel_engine = NULL;
   if (d->stopped_quietly) {
     signal(SIGPIPE, SIG_DFL);
     raise(SIGPIPE);

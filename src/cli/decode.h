@@ -23,6 +23,10 @@ struct decode {
   kvs_utf8_stream stream;
 };
 
+/* From here on the first ^C only asks the run to stop (a second one kills), and SIGPIPE waits for the trace to be closed.
+ * Call it before the trace is opened; decode_end before the engine is freed. */
+void decode_catch_signals(kvs_engine *engine);
+
 /* Decodes, prints, ends the run in the trace. Returns the exit code; messages have been given. */
 int decode_run(struct decode *d);
 

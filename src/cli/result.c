@@ -266,7 +266,7 @@ static int print_table(sqlite3_stmt *s, struct style style) {
       result = SQLITE_NOMEM;
       goto done;
     }
-  table_print(&t, s, style);
+  if (result == SQLITE_ROW || result == SQLITE_DONE || t.rows > 0) table_print(&t, s, style);
   for (; result == SQLITE_ROW; result = sqlite3_step(s))
     for (int c = 0; c < columns; c++) {
       char *text = table_cell(s, c);

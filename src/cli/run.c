@@ -103,13 +103,17 @@ static int decode_session(const struct values *v, const struct session *s, const
   kvs_status status = kvs_sampler_create(&info.sampling, kvs_model_config(s->model)->n_vocab, &d.sampler, &err);
   if (status == KVS_OK) status = kvs_engine_create(s->model, &engine_options, &d.engine, &err);
   int code = status == KVS_OK ? -1 : report(&err);
-  if (code < 0) kvs_engine_fault(d.engine, fault, info.fault_from_step);
+  if (code < 0) {
+    kvs_engine_fault(d.engine, fault, info.fault_from_step);
+    decode_catch_signals(d.engine);
+  }
   if (code < 0 && v->output) code = open_trace(v, s, &info, log, &d);
   if (code < 0) code = decode_run(&d);
   if (d.trace && kvs_trace_close(d.trace, &err) != KVS_OK) code = report(&err);
+  code = decode_end(&d, code);
   if (d.engine) kvs_engine_free(d.engine);
   if (d.sampler) kvs_sampler_free(d.sampler);
-  return decode_end(&d, code);
+  return code;
 }
 
 static int run_run(const struct command *command, struct arguments *arguments) {
@@ -246,7 +250,7 @@ const struct command command_run = {
         "--fault the steps go wrong on purpose in one known way.",
     .examples = "  kvstep run -p 'It is a truth' -n 20 -o right.trace\n"
                 "  kvstep run -p 'It is a truth' -n 20 -o right.trace --append --fault off-by-one\n"
-                "  kvstep run -m spell -p 'position>'\n"
+                "  kvstep run -m reverse -p 'position>'\n"
                 "  kvstep run -m ~/models/gpt2 -f prompt.txt --temperature 0.8 --top-k 40 --seed 1\n",
     .positionals = positionals,
     .options = options,

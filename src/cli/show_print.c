@@ -16,11 +16,11 @@ static const char *symbol(struct style style, const char *utf8, const char *asci
 static void put_number(double value) {
   double size = fabs(value);
   if (isnan(value))
-    printf(" %8s", "NaN");
+    printf(" %7s", "NaN");
   else if (size != 0 && (size < 0.0005 || size >= 10000))
-    printf(" %8.0e", value);
+    printf(" %7.0e", value);
   else
-    printf(" %8.3f", value);
+    printf(" %7.3f", value);
 }
 
 static void put_vector(struct style style, const char *name, const struct vector *v, int first, int count) {
@@ -28,10 +28,10 @@ static void put_vector(struct style style, const char *name, const struct vector
   double sum = 0;
   for (int i = first; i < first + count; i++) sum += (double)v->values[i] * v->values[i];
   fputs("             ", stdout);
-  put_padded(stdout, style, name, 9);
+  put_padded(stdout, style, name, 10);
   for (int i = first; i < first + count && i < first + SHOWN_NUMBERS; i++) put_number(v->values[i]);
   if (count > SHOWN_NUMBERS) printf(" %s", symbol(style, "…", ".."));
-  printf("%snorm %.3g\n", color(style, ROLE_DIM), sqrt(sum));
+  printf(" %snorm %.3g\n", color(style, ROLE_DIM), sqrt(sum));
   fputs(color(style, ROLE_PLAIN), stdout);
 }
 
@@ -40,8 +40,7 @@ static void put_moment(struct style style, int number, const char *name) {
 }
 
 static void put_missing(struct style style, const char *what, const char *remedy) {
-  printf("             %s%s: not logged for this step; %s%s\n", color(style, ROLE_DIM), what, remedy,
-         color(style, ROLE_PLAIN));
+  printf("             %s%s: not logged (%s)%s\n", color(style, ROLE_DIM), what, remedy, color(style, ROLE_PLAIN));
 }
 
 /* ---- before attention ------------------------------------------------------------------------------------------ */
@@ -100,7 +99,7 @@ static void put_embed(const struct step_view *w, struct style style) {
     printf("x = wte[%d], and no position\n", w->token);
   else
     printf("x = wte[%d] + wpe[%d]\n", w->token, w->position);
-  if (!w->x.values) put_missing(style, "wte, wpe, x", "kvstep run without --log steps logs it");
+  if (!w->x.values) put_missing(style, "wte, wpe, x", "kvstep run --log attention does");
   snprintf(name, sizeof name, "wte[%d]", w->token);
   put_vector(style, name, &w->wte, 0, w->wte.count);
   snprintf(name, sizeof name, "wpe[%d]", w->position);
@@ -116,8 +115,8 @@ static void put_project(const struct step_view *w, struct style style) {
   put_vector(style, "q", &w->q, 0, w->q.count);
   put_vector(style, "k", &w->k, first, w->head_dim);
   put_vector(style, "v", &w->v, first, w->head_dim);
-  if (!w->q.values) put_missing(style, "q", "run without --log steps, or widen --layers, --heads");
-  if (!w->k.values) put_missing(style, "k, v", "run without --log steps, or widen --layers");
+  if (!w->q.values) put_missing(style, "q", "kvstep run --log attention does");
+  if (!w->k.values) put_missing(style, "k, v", "kvstep run --log attention does");
   put_moment(style, 4, "append");
   if (w->row != NOT_LOGGED)
     printf("row %d %s k, v", w->row, symbol(style, "←", "<-"));
@@ -143,6 +142,8 @@ static void choose_rows(const struct vector *weights, int count, bool *chosen) {
       if (!chosen[i] && (best < 0 || weights->values[i] > weights->values[best])) best = i;
     chosen[best] = true;
   }
+  for (int i = 1; i + 1 < count; i++) /* to say that one row is left out takes as much room as the row */
+    if (chosen[i - 1] && chosen[i + 1]) chosen[i] = true;
 }
 
 static kvs_status put_row(sqlite3 *db, const struct step_view *w, struct style style, int row, double largest,
@@ -158,7 +159,7 @@ static kvs_status put_row(sqlite3 *db, const struct step_view *w, struct style s
   if (row < w->scores.count)
     put_number(w->scores.values[row]);
   else
-    printf(" %8s", "-");
+    printf(" %7s", "-");
   if (row < w->weights.count) {
     printf("  %6.3f  ", w->weights.values[row]);
     put_bar(stdout, style, largest > 0 ? w->weights.values[row] / largest : 0, 16);
@@ -174,7 +175,7 @@ static kvs_status put_rows(sqlite3 *db, const struct step_view *w, struct style 
   double largest = 0;
   for (int i = 0; i < w->weights.count; i++)
     if (w->weights.values[i] > largest) largest = w->weights.values[i];
-  printf("           %s   row %-14s %8s  %6s%s\n", color(style, ROLE_DIM), "token", "score", "weight",
+  printf("           %s   row %-14s %7s  %6s%s\n", color(style, ROLE_DIM), "token", "score", "weight",
          color(style, ROLE_PLAIN));
   kvs_status status = KVS_OK;
   for (int i = 0; i < count && status == KVS_OK; i++) {
@@ -186,8 +187,7 @@ static kvs_status put_rows(sqlite3 *db, const struct step_view *w, struct style 
     double sum = 0;
     for (; i < count && !chosen[i]; i++, left_out++) sum += i < w->weights.count ? w->weights.values[i] : 0;
     i--;
-    printf("                 %s%s %d row%s left out", color(style, ROLE_DIM), symbol(style, "…", ".."), left_out,
-           left_out == 1 ? "" : "s");
+    printf("                 %s%s %d rows left out", color(style, ROLE_DIM), symbol(style, "…", ".."), left_out);
     if (w->weights.values) printf(", together %.3f", sum);
     printf("%s\n", color(style, ROLE_PLAIN));
   }
@@ -222,11 +222,12 @@ static kvs_status put_attention(sqlite3 *db, const struct step_view *w, struct s
   } else {
     puts("over the scores, no row masked but those to come");
   }
-  if (count == 0) put_missing(style, "scores, weights", "without --log steps, or widen --layers, --heads");
+  if (count == 0) put_missing(style, "scores, weights", "kvstep run --log attention does");
   kvs_status status = count ? put_rows(db, w, style, count, err) : KVS_OK;
   if (status != KVS_OK) return status;
   put_moment(style, 7, "mix");
-  printf("out = %s %s V[i]: %d numbers\n", symbol(style, "Σ", "sum of"), symbol(style, "w[i]·", "w[i] *"), w->head_dim);
+  printf("out = %s %s: %d numbers\n", symbol(style, "Σ", "sum of"), symbol(style, "w[i]·V[i]", "w[i]*V[i]"),
+         w->head_dim);
   put_vector(style, "out", &w->out, 0, w->out.count);
   return KVS_OK;
 }
@@ -240,11 +241,11 @@ static void put_output(const struct step_view *w, struct style style) {
   put_vector(style, "attn_out", &w->attn_out, 0, w->attn_out.count);
   put_moment(style, 9, "then");
   printf("residual, ln_2, MLP, residual; %s\n",
-         w->at.layer + 1 < w->n_layer ? "the next layer; at the end ln_f and the logits" : "then ln_f and the logits");
+         w->at.layer + 1 < w->n_layer ? "next layer; last ln_f, the logits" : "then ln_f and the logits");
   put_vector(style, "x_mid", &w->x_mid, 0, w->x_mid.count);
   put_vector(style, "mlp_out", &w->mlp_out, 0, w->mlp_out.count);
   put_vector(style, "x_out", &w->x_out, 0, w->x_out.count);
-  if (!w->x_out.values) put_missing(style, "attn_out, x_mid, mlp_out, x_out", "kvstep run --log full");
+  if (!w->x_out.values) put_missing(style, "attn_out, x_mid, mlp_out, x_out", "run --log full does");
 }
 
 static void put_next(const struct step_view *w, struct style style) {
@@ -253,7 +254,7 @@ static void put_next(const struct step_view *w, struct style style) {
   for (int i = 0; i < w->next_count; i++) {
     printf("           %6d ", i + 1);
     put_padded(stdout, style, w->next[i].text ? w->next[i].text : "?", 23);
-    printf("  %6.3f  ", w->next[i].probability);
+    printf("  %6.3f%s", w->next[i].probability, w->next[i].probability >= 1.0 / 256 ? "  " : "");
     put_bar(stdout, style, w->next[i].probability, 16);
     putchar('\n');
   }
@@ -269,5 +270,8 @@ kvs_status step_view_print(sqlite3 *db, const struct step_view *w, struct style 
   if (status != KVS_OK) return status;
   put_output(w, style);
   put_next(w, style);
+  if (!w->x.values || !w->q.values || !w->k.values || !w->weights.values)
+    puts("\nWhat is not logged may be so for this step, layer or head only: `kvstep run` has\n"
+         "--log, --steps, --layers, --heads to choose; `kvstep info` says what is there.");
   return KVS_OK;
 }

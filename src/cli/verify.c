@@ -163,7 +163,7 @@ const struct command command_verify = {
         "token recomputes the whole text so far from scratch with an empty cache and a causal mask. Prints, for "
         "every step, the largest difference in logits, K and V, or that all bits are identical.\n\n"
         "Exit status 1 if anything differs. The work grows with the square of the text's length.",
-    .examples = "  kvstep verify -p 'It is a truth'\n  kvstep verify -m spell --fault off-by-one\n",
+    .examples = "  kvstep verify -p 'It is a truth'\n  kvstep verify -m reverse --fault off-by-one\n",
     .positionals = positionals,
     .options = options,
     .run = run_verify,

@@ -1,0 +1,399 @@
+/* test_cli.c: the command line, seen from outside: exit codes, stdout, stderr. KVSTEP names the binary (./kvstep). */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/kvstep-cli-XXXXXX";
+
+/* What a finished command left. */
+static struct result {
+  int code; /* the exit code, or 128 + the signal */
+  char *out, *err;
+  size_t out_length, err_length;
+} last;
+
+static void append(char **text, size_t *length, const char *bytes, size_t count) {
+  *text = realloc(*text, *length + count + 1);
+  assert_non_null(*text);
+  memcpy(*text + *length, bytes, count);
+  *length += count;
+  (*text)[*length] = '\0';
+}
+
+/* Moves bytes between the child and us until it has closed both its outputs. */
+static void exchange(int in, int out, int err, const char *input, size_t left) {
+  struct pollfd fds[3] = {{in, POLLOUT, 0}, {out, POLLIN, 0}, {err, POLLIN, 0}};
+  char buffer[65536];
+  while (fds[1].fd >= 0 || fds[2].fd >= 0) {
+    if (fds[0].fd >= 0 && left == 0) {
+      close(fds[0].fd);
+      fds[0].fd = -1;
+    }
+    assert_true(poll(fds, 3, -1) >= 0 || errno == EINTR);
+    if (fds[0].fd >= 0 && fds[0].revents) {
+      ssize_t n = write(fds[0].fd, input, left);
+      if (n < 0) left = 0; /* it does not read on */
+      if (n > 0) input += n, left -= (size_t)n;
+    }
+    for (int i = 1; i <= 2; i++) {
+      if (fds[i].fd < 0 || !fds[i].revents) continue;
+      ssize_t n = read(fds[i].fd, buffer, sizeof buffer);
+      if (n <= 0) {
+        close(fds[i].fd);
+        fds[i].fd = -1;
+      } else if (i == 1) {
+        append(&last.out, &last.out_length, buffer, (size_t)n);
+      } else {
+        append(&last.err, &last.err_length, buffer, (size_t)n);
+      }
+    }
+  }
+  if (fds[0].fd >= 0) close(fds[0].fd);
+}
+
+/* Runs `sh -c script` in the scratch folder; "$K" is the binary. Returns the exit code. */
+static int run_input(const char *input, size_t length, const char *script) {
+  int in[2], out[2], err[2], status;
+  free(last.out);
+  free(last.err);
+  last = (struct result){.out = calloc(1, 1), .err = calloc(1, 1)};
+  assert_int_equal(pipe2(in, O_CLOEXEC) | pipe2(out, O_CLOEXEC) | pipe2(err, O_CLOEXEC), 0);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    signal(SIGPIPE, SIG_DFL);
+    if (dup2(in[0], 0) < 0 || dup2(out[1], 1) < 0 || dup2(err[1], 2) < 0 || chdir(folder) != 0) _exit(126);
+    execl("/bin/sh", "sh", "-c", script, (char *)NULL);
+    _exit(127);
+  }
+  close(in[0]);
+  close(out[1]);
+  close(err[1]);
+  exchange(in[1], out[0], err[0], input, length);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  last.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return last.code;
+}
+
+static int run(const char *script) { return run_input("", 0, script); }
+
+static void contains(const char *text, const char *part) {
+  if (!strstr(text, part)) fail_msg("`%s` is not in:\n%s", part, text);
+}
+
+/* Runs, and on the wrong exit code shows everything. */
+static void expect(int code, const char *script) {
+  if (run(script) != code)
+    fail_msg("%s\nexit %d, not %d\nstdout: %s\nstderr: %s", script, last.code, code, last.out, last.err);
+}
+
+/* ---- usage ----------------------------------------------------------------------------------------------------- */
+
+static void test_usage_errors(void **state) {
+  (void)state;
+  static const char *const cases[][2] = {
+      {"$K", "command is missing"},
+      {"$K rnu", "did you mean `run`"},
+      {"$K zzzzzz", "no command `zzzzzz`"},
+      {"$K --frob", "options come after the command"},
+      {"$K run --tempreature 1", "did you mean `--temperature`"},
+      {"$K run -Z", "unknown option `-Z`"},
+      {"$K run -n", "-n needs its N"},
+      {"$K run -n 1x", "no whole number"},
+      {"$K run -n ''", "no whole number"},
+      {"$K run -n -5", "out of range"},
+      {"$K run -n 99999999999999999999", "out of range"},
+      {"$K run --temperature -1", "out of range"},
+      {"$K run --temperature nan", "no number"},
+      {"$K run --top-p 0", "out of range"},
+      {"$K run --top-p 1.5", "out of range"},
+      {"$K run --seed -1", "no whole number"},
+      {"$K run --append=1 -o t", "takes no value"},
+      {"$K run --layers 3-1", "no list"},
+      {"$K run --layers 1,,2", "no list"},
+      {"$K run --layers 99", "there is no layer 99"},
+      {"$K run --steps 0,5", "one range"},
+      {"$K run --log loud", "attention, full, steps"},
+      {"$K run --fault of-by-one", "did you mean `off-by-one`"},
+      {"$K run --append", "needs -o"},
+      {"$K run --force", "needs -o"},
+      {"$K run --append --force -o t", "exclude"},
+      {"$K run -p a -f b", "exclude"},
+      {"$K run -p a -", "exclude"},
+      {"$K run hello", "with -p"},
+      {"$K show", "TRACE is missing"},
+      {"$K show a b", "unexpected argument `b`"},
+      {"$K sql t -o xml 'SELECT 1'", "table, csv, json"},
+      {"$K completion tcsh", "bash, zsh, fish"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    expect(2, cases[i][0]);
+    contains(last.err, cases[i][1]);
+    assert_string_equal(last.out, "");
+  }
+}
+
+static void test_help(void **state) {
+  (void)state;
+  static const char *const commands[] = {"run",    "show",   "info", "sql", "verify",
+                                         "models", "faults", "help", "man", "completion"};
+  char script[64];
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    snprintf(script, sizeof script, "$K %s --help", commands[i]);
+    expect(0, script);
+    contains(last.out, "Usage: kvstep");
+    char *help = strdup(last.out);
+    snprintf(script, sizeof script, "$K help %s", commands[i]);
+    expect(0, script);
+    assert_string_equal(last.out, help);
+    free(help);
+    snprintf(script, sizeof script, "$K help | grep -q '^  %s '", commands[i]);
+    expect(0, script);
+  }
+  expect(0, "$K --version");
+  contains(last.out, "kvstep 0.");
+}
+
+/* Every long option that a command's help shows is in the manual and in the three completions. */
+static void test_one_table(void **state) {
+  (void)state;
+  expect(0, "$K man > man; for s in bash zsh fish; do $K completion $s > $s; done\n"
+            "for c in run show sql verify; do $K $c --help | grep -o '^  [^-]*-.*--[a-z-]*\\|^ *--[a-z-]*'; done |\n"
+            "grep -o -- '--[a-z-]*' | sort -u > options; test $(wc -l < options) -gt 20 || exit 9\n"
+            "while read o; do n=${o#--}; m=$(printf %s \"$n\" | sed 's/-/\\\\\\\\-/g')\n"
+            "  grep -q -- \"$m\" man || echo man lacks $o\n"
+            "  grep -q -- \"$o\" bash || echo bash lacks $o\n"
+            "  grep -q -- \"$o\" zsh || echo zsh lacks $o\n"
+            "  grep -q -- \"-l $n\" fish || echo fish lacks $o\n"
+            "done < options");
+  assert_string_equal(last.out, "");
+  expect(0, "bash -n bash");
+}
+
+static void test_lists(void **state) {
+  (void)state;
+  expect(0, "$K models");
+  contains(last.out, "austen");
+  expect(0, "$K faults");
+  contains(last.out, "off-by-one");
+  contains(last.out, "reset-to-zero");
+  expect(0, "$K faults off-by-one");
+  contains(last.out, "right");
+  contains(last.out, "wrong");
+  expect(2, "$K faults of-by-one");
+  contains(last.err, "off-by-one");
+}
+
+/* ---- prompts --------------------------------------------------------------------------------------------------- */
+
+static void test_prompts(void **state) {
+  (void)state;
+  expect(1, "$K run -p ''");
+  contains(last.err, "prompt is empty");
+  expect(1, "$K run - < /dev/null");
+  expect(1, "$K run -f nowhere");
+  contains(last.err, "nowhere");
+  expect(1, "$K run -f .");
+  expect(0, "$K run -p a -n 0");
+  assert_string_equal(last.out, "a\n");
+  expect(0, "$K run -na -n 1 -pa 2>/dev/null; $K run -n1 -pa");
+  expect(0, "printf 'a\\000b' > nul; $K run -f nul -n 2");
+  assert_true(last.out_length >= 4 && memcmp(last.out, "a\0b", 3) == 0);
+  expect(0, "printf 'a\\377b' | $K run - -n 0");
+  assert_string_equal(last.out, "a\xEF\xBF\xBD"
+                                "b\n");
+  char *large = malloc(1 << 20);
+  assert_non_null(large);
+  memset(large, 'x', 1 << 20);
+  assert_int_equal(run_input(large, 1 << 20, "$K run - -o large.trace"), 1);
+  contains(last.err, "too long");
+  assert_int_equal(run("test -e large.trace"), 1);
+  free(large);
+}
+
+/* The model's context, from a trace, and a prompt of exactly that many tokens: a one-token text repeated. */
+static void test_context(void **state) {
+  (void)state;
+  expect(0, "$K run -p a -n 0 -o one.trace >/dev/null && $K sql one.trace -o csv 'SELECT n_ctx FROM run' | tail -n 1");
+  int n_ctx = atoi(last.out);
+  assert_true(n_ctx > 1);
+  char *text = malloc((size_t)n_ctx + 1); /* digits and marks are pieces of their own: a token each */
+  assert_non_null(text);
+  for (int i = 0; i <= n_ctx; i++) text[i] = i % 2 ? '7' : '!';
+  assert_int_equal(run_input(text, (size_t)n_ctx, "$K run - -n 3 -o full.trace"), 0);
+  contains(last.err, "context");
+  contains(last.err, "no token can be generated");
+  expect(0, "$K sql full.trace -o csv 'SELECT count(*), (SELECT finished_at NOTNULL FROM run) FROM step' | tail -n 1");
+  assert_int_equal(atoi(last.out), n_ctx);
+  contains(last.out, ",1");
+  assert_int_equal(run_input(text, (size_t)n_ctx + 1, "$K run - -o over.trace"), 1);
+  contains(last.err, "1 token too long");
+  assert_int_equal(run("test -e over.trace"), 1);
+  assert_int_equal(run_input(text, (size_t)n_ctx - 2, "$K run - -n 9 --fault off-by-one -o off.trace"), 0);
+  contains(last.err, "note");
+  assert_int_equal(run_input(text, (size_t)n_ctx - 2, "$K run - -n 9"), 0);
+  contains(last.err, "2 of 9");
+  free(text);
+}
+
+/* Hexadecimal digits as the bytes they stand for, with the newline that `run` adds if there is none at the end. */
+static char *unhex(const char *hex) {
+  size_t length = strlen(hex) / 2;
+  char *text = calloc(1, length + 2);
+  assert_non_null(text);
+  for (size_t i = 0; i < length; i++) {
+    unsigned byte;
+    assert_int_equal(sscanf(hex + 2 * i, "%2x", &byte), 1);
+    text[i] = (char)byte;
+  }
+  if (length == 0 || text[length - 1] != '\n') text[length] = '\n';
+  return text;
+}
+
+/* ---- traces ---------------------------------------------------------------------------------------------------- */
+
+static void test_run_and_trace(void **state) {
+  (void)state;
+  expect(0, "$K run -n 6 -o a.trace > text && test -s a.trace && ! ls a.trace-wal 2>/dev/null");
+  contains(last.err, "a.trace");
+  expect(0, "$K sql a.trace -o csv 'SELECT hex(bytes) FROM step JOIN token USING (token) ORDER BY step' |"
+            "tail -n +2 | tr -d '\\r\\n\"'");
+  char *logged = unhex(last.out);
+  expect(0, "cat text");
+  assert_string_equal(last.out, logged);
+  free(logged);
+  expect(1, "$K run -n 1 -o a.trace");
+  contains(last.err, "a.trace");
+  expect(0, "$K run -n 1 --append --fault off-by-one -o a.trace && $K info a.trace");
+  contains(last.out, "run 2");
+  contains(last.out, "off-by-one");
+  contains(last.out, "cache");
+  expect(1, "$K run -n 1 -o .");
+  expect(1, "$K run -n 1 -o none/such.trace");
+  expect(0, "$K run -n 1 --force -o a.trace && $K sql a.trace -o csv 'SELECT count(*) FROM run'");
+  contains(last.out, "\r\n1\r\n");
+}
+
+static void test_show(void **state) {
+  (void)state;
+  expect(0, "$K run -n 3 -o s.trace --log full && $K run -n 3 --append --fault off-by-one -o s.trace --log steps");
+  expect(0, "$K show s.trace --run 1 --ascii");
+  static const char *const moments[] = {"Rule",      "1 read", "2 embed",  "3 project", "4 append", "5 score",
+                                        "6 softmax", "7 mix",  "8 output", "9 then",    "itself",   "Next token"};
+  for (size_t i = 0; i < sizeof moments / sizeof *moments; i++) contains(last.out, moments[i]);
+  assert_null(strchr(last.out, '\033'));
+  for (char *line = last.out; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+    assert_true(strcspn(line, "\n") <= 80);
+  expect(0, "$K show s.trace");
+  contains(last.out, "one too far");
+  contains(last.out, "not logged");
+  expect(0, "$K show s.trace --run 1 --step 0 --layer 1 --head 1");
+  expect(1, "$K show s.trace --step 9999");
+  contains(last.err, "no step 9999");
+  expect(1, "$K show s.trace --layer 99");
+  expect(1, "$K show s.trace --run 9");
+  expect(1, "$K show /dev/null");
+  expect(1, "$K show nowhere.trace");
+  expect(1, "echo hello > plain; $K info plain");
+}
+
+static void test_sql(void **state) {
+  (void)state;
+  expect(0, "$K run -n 1 -o q.trace");
+  expect(0,
+         "$K sql q.trace -o csv \"SELECT 'a,b' AS x, 'say \"\"hi\"\"' AS \\\"y z\\\", NULL AS n, '' AS e, 1.5 AS r\"");
+  contains(last.out, "x,\"y z\",n,e,r\r\n\"a,b\",");
+  contains(last.out, ",,\"\",1.5\r\n");
+  expect(0, "$K sql q.trace -o json \"SELECT char(34, 92, 10) AS t, NULL AS n, 2 AS i, x'00ff' AS b\"");
+  assert_string_equal(last.out, "[{\"t\": \"\\\"\\\\\\u000a\", \"n\": null, \"i\": 2, \"b\": \"x'00ff'\"}]\n");
+  expect(0, "$K sql q.trace -o json 'SELECT 1 WHERE 0'");
+  assert_string_equal(last.out, "[]\n");
+  expect(1, "$K sql q.trace 'SELECT nosuch FROM run'");
+  contains(last.err, "nosuch");
+  contains(last.err, "\n         ^\n");
+  expect(1, "$K sql q.trace 'SELEC 1'");
+  contains(last.err, "  SELEC 1\n  ^");
+  expect(1, "$K sql q.trace 'DELETE FROM run'");
+  contains(last.err, "read");
+  expect(1, "$K sql q.trace ''");
+  expect(0, "$K sql q.trace -o csv 'SELECT 1 AS a; -- one\n SELECT 2 AS b;'");
+  contains(last.out, "a\r\n1\r\nb\r\n2\r\n");
+  expect(0, "echo 'SELECT 3 AS c' | $K sql q.trace -o csv -");
+  contains(last.out, "3");
+  expect(0, "echo 'SELECT 4 AS c' | $K sql q.trace");
+  contains(last.out, "4");
+  expect(0, "$K sql q.trace \"SELECT x'000102030405060708090a0b' AS blob, 'text' AS t\"");
+  contains(last.out, "12 bytes");
+}
+
+/* ---- streams and verification ---------------------------------------------------------------------------------- */
+
+static void test_streams(void **state) {
+  (void)state;
+  expect(0, "$K run -n 3 -o pipe.trace 2>&1 | head -c 1 >/dev/null; $K info pipe.trace");
+  expect(1, "$K run -n 1 > /dev/full");
+  contains(last.err, "standard output");
+  expect(1, "$K run -n 1 -o closed.trace >&-");
+  contains(last.err, "standard output");
+  expect(0, "$K info closed.trace"); /* the text did not go into the trace's file */
+  expect(1, "$K models >&-");
+  expect(1, "$K help > /dev/full");
+  expect(0, "$K run -n 1 2>&- <&-");
+  expect(1, "$K run - <&-");
+}
+
+static void test_verify(void **state) {
+  (void)state;
+  expect(0, "$K verify -n 2");
+  contains(last.out, "identical bits in all");
+  expect(1, "$K verify -n 2 --fault reset-to-zero");
+  contains(last.out, "differ");
+}
+
+static void test_same_command_same_text(void **state) {
+  (void)state;
+  expect(0, "$K run -n 8 --temperature 1 --seed 5 > one; $K run -n 8 --temperature=1 --seed=5 --threads 1 > two; cmp "
+            "one two");
+}
+
+int main(void) {
+  const char *binary = getenv("KVSTEP");
+  char *path = realpath(binary && *binary ? binary : "./kvstep", NULL);
+  if (!path || access(path, X_OK) != 0) {
+    fprintf(stderr, "test_cli: no binary at %s; build it, or set KVSTEP\n", binary ? binary : "./kvstep");
+    return 1;
+  }
+  setenv("K", path, 1);
+  setenv("LC_ALL", "C.UTF-8", 1);
+  signal(SIGPIPE, SIG_IGN);
+  if (!mkdtemp(folder)) return 1;
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_usage_errors),  cmocka_unit_test(test_help),
+      cmocka_unit_test(test_one_table),     cmocka_unit_test(test_lists),
+      cmocka_unit_test(test_prompts),       cmocka_unit_test(test_context),
+      cmocka_unit_test(test_run_and_trace), cmocka_unit_test(test_show),
+      cmocka_unit_test(test_sql),           cmocka_unit_test(test_streams),
+      cmocka_unit_test(test_verify),        cmocka_unit_test(test_same_command_same_text),
+  };
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  char script[128];
+  snprintf(script, sizeof script, "rm -rf '%s'", folder);
+  if (system(script) != 0) fprintf(stderr, "test_cli: %s could not be removed\n", folder);
+  free(last.out);
+  free(last.err);
+  free(path);
+  return failed;
+}
