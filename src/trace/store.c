@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,18 +35,37 @@ static const char *kept(const kvs_trace *trace, char *text, size_t size) {
   return text;
 }
 
-static bool is_full(int rc, int system) {
-  return (rc & 0xFF) == SQLITE_FULL ||
-         ((rc & 0xFF) == SQLITE_IOERR && (system == ENOSPC || system == EFBIG || system == EDQUOT));
+/* Is the file or its log as long as this process may make one? */
+static bool at_size_limit(const kvs_trace *trace) {
+  enum { ONE_WRITE = 65536 + 64 };
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
+  static const char *const ends[] = {"", "-wal"};
+  for (int i = 0; i < 2; i++) {
+    struct stat st;
+    char *name = sqlite3_mprintf("%s%s", trace->file, ends[i]);
+    bool reached = name && stat(name, &st) == 0 && (uint64_t)st.st_size + ONE_WRITE > (uint64_t)limit.rlim_cur;
+    sqlite3_free(name);
+    if (reached) return true;
+  }
+  return false;
+}
+
+/* SQLite says SQLITE_FULL for ENOSPC alone; a quota and a limit on the size of files are write errors like any other,
+ * and their errno is often lost by the time it can be asked for. */
+static bool is_full(const kvs_trace *trace, int rc) {
+  if ((rc & 0xFF) == SQLITE_FULL) return true;
+  if ((rc & 0xFF) != SQLITE_IOERR || !trace->db) return false;
+  int system = sqlite3_system_errno(trace->db);
+  return system == ENOSPC || system == EFBIG || system == EDQUOT || at_size_limit(trace);
 }
 
 kvs_status kvs_trace_fail(kvs_trace *trace, int rc, kvs_error *err) {
   const char *path = trace->path;
   char end[80];
   kept(trace, end, sizeof end);
-  int system = trace->db ? sqlite3_system_errno(trace->db) : 0;
   const char *said = trace->db ? sqlite3_errmsg(trace->db) : sqlite3_errstr(rc);
-  if (is_full(rc, system))
+  if (is_full(trace, rc))
     return kvs_fail(err, KVS_ERR_IO, "%s: disk full; %s; free some space, or log less", path, end);
   switch (rc & 0xFF) {
   case SQLITE_NOMEM:
@@ -262,7 +282,7 @@ static kvs_status make_one_file(kvs_trace *trace, kvs_error *err) {
     return kvs_fail(err, KVS_ERR_IO,
                     "%s: complete, but still open in another program, so %s-wal stays; keep both files until it closes",
                     trace->path, trace->path);
-  if (is_full(rc, sqlite3_system_errno(trace->db))) {
+  if (is_full(trace, rc)) {
     char end[80];
     return kvs_fail(
         err, KVS_ERR_IO,

@@ -1,0 +1,439 @@
+/* test_trace_file.c: the trace as a file: who may open it, what is refused, and what is left after a crash. */
+#include "trace_maker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+static kvs_trace *trace;
+
+static void refuse(const char *path, kvs_trace_open_mode mode, kvs_status status, const char *words) {
+  assert_status(kvs_trace_create(path, mode, &trace, &error), status, __LINE__);
+  assert_null(trace);
+  assert_says(words);
+}
+
+static void cannot_read(const char *path, kvs_status status, const char *words) {
+  sqlite3 *db;
+  assert_status(kvs_trace_read(path, &db, &error), status, __LINE__);
+  assert_null(db);
+  assert_says(words);
+  assert_says(path);
+}
+
+static void write_file(const char *path, const void *bytes, size_t length) {
+  FILE *file = fopen(path, "wb");
+  assert_non_null(file);
+  assert_int_equal(fwrite(bytes, 1, length, file), length);
+  fclose(file);
+}
+
+static void execute(const char *path, const char *sql) {
+  sqlite3 *db;
+  char *message = NULL;
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK) fail_msg("%s: %s", sql, message);
+  sqlite3_close(db);
+}
+
+static kvs_status begin(const kvs_trace_source *source) {
+  return kvs_trace_begin_run_from(trace, source, NULL, NULL, NULL, &error);
+}
+
+/* ---- paths ----------------------------------------------------------------------------------------------------- */
+
+static void writing_refuses_what_it_cannot_write(void **state) {
+  (void)state;
+  static const kvs_trace_open_mode modes[] = {KVS_TRACE_NEW, KVS_TRACE_REPLACE, KVS_TRACE_APPEND};
+  const char *fifo = in_folder("fifo");
+  assert_int_equal(mkfifo(fifo, 0600), 0);
+  for (int i = 0; i < 3; i++) {
+    refuse(folder, modes[i], KVS_ERR_IO, "a folder");
+    refuse("/dev/null", modes[i], KVS_ERR_IO, "not a regular file");
+    refuse(fifo, modes[i], KVS_ERR_IO, "not a regular file");
+    refuse(in_folder("none/a.kvt"), modes[i], KVS_ERR_IO, "does not exist");
+    refuse("", modes[i], KVS_ERR_IO, "empty");
+  }
+  unlink(fifo);
+}
+
+static void new_refuses_what_exists(void **state) {
+  (void)state;
+  const char *path = in_folder("here");
+  write_file(path, "x", 1);
+  refuse(path, KVS_TRACE_NEW, KVS_ERR_IO, "exists already");
+  refuse(path, KVS_TRACE_APPEND, KVS_ERR_INPUT, "not an SQLite file");
+  unlink(path);
+  /* … also when somebody makes the file between the two calls. */
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  write_file(path, "x", 1);
+  kvs_trace_source source = made_source(&small_config);
+  assert_status(begin(&source), KVS_ERR_IO, __LINE__);
+  assert_says("exists already");
+  ok(kvs_trace_close(trace, &error));
+  assert_true(exists(path, ""));
+  unlink(path);
+}
+
+static void replace_replaces_when_the_run_begins(void **state) {
+  (void)state;
+  const char *path = in_folder("r.kvt");
+  make_trace(path, 3, NULL);
+  struct stat before, after;
+  stat(path, &before);
+  ok(kvs_trace_create(path, KVS_TRACE_REPLACE, &trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  stat(path, &after);
+  assert_true(before.st_ino == after.st_ino && before.st_size == after.st_size);
+  write_file(in_folder("r.kvt-wal"), "old", 3);
+  ok(kvs_trace_create(path, KVS_TRACE_REPLACE, &trace, &error));
+  kvs_trace_source source = made_source(&small_config);
+  ok(begin(&source));
+  ok(kvs_trace_close(trace, &error));
+  assert_one_file(path);
+  sqlite3 *db;
+  ok(kvs_trace_read(path, &db, &error));
+  assert_int_equal(number(db, "SELECT count(*) FROM step"), 0);
+  sqlite3_close(db);
+}
+
+static const unsigned char *other_letters(const void *context, int token, size_t *length) {
+  (void)context, (void)token;
+  *length = 1;
+  return (const unsigned char *)"z";
+}
+
+static void append_adds_runs_of_the_same_model_only(void **state) {
+  (void)state;
+  const char *path = in_folder("append.kvt");
+  make_trace(path, 2, NULL);
+  make_trace(path, 2, NULL);
+  kvs_config other = small_config;
+  other.n_ctx = 128;
+  kvs_trace_source source = made_source(&small_config);
+  kvs_trace_source shape = made_source(&other), weights = source, tokens = source;
+  weights.sha256 = "1234", tokens.bytes = other_letters;
+  const struct {
+    const kvs_trace_source *source;
+    const char *words;
+  } refused[] = {{&shape, "shape differs"}, {&weights, "weights differ"}, {&tokens, "another tokenizer"}};
+  for (int i = 0; i < 3; i++) {
+    ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+    assert_status(begin(refused[i].source), KVS_ERR_INPUT, __LINE__);
+    assert_says(refused[i].words);
+    ok(kvs_trace_close(trace, &error));
+    assert_one_file(path);
+  }
+  sqlite3 *db;
+  ok(kvs_trace_read(path, &db, &error));
+  assert_text(db, "SELECT group_concat(run) FROM run", "1,2");
+  assert_int_equal(number(db, "SELECT count(*) FROM step"), 4);
+  sqlite3_close(db);
+}
+
+static void reading_tells_wrong_files_apart(void **state) {
+  (void)state;
+  const char *path = in_folder("bad.kvt");
+  cannot_read(path, KVS_ERR_IO, "no such file");
+  cannot_read(folder, KVS_ERR_IO, "a folder");
+  write_file(path, "", 0);
+  cannot_read(path, KVS_ERR_INPUT, "empty file");
+  write_file(
+      path,
+      "just a text, and longer than a hundred bytes, because a header has a hundred bytes; this is no header at all",
+      108);
+  cannot_read(path, KVS_ERR_INPUT, "not an SQLite file");
+  unlink(path);
+  execute(path, "CREATE TABLE t (x)");
+  cannot_read(path, KVS_ERR_INPUT, "not a kvstep trace");
+  refuse(path, KVS_TRACE_APPEND, KVS_ERR_INPUT, "not a kvstep trace");
+  execute(path, "PRAGMA application_id = 0x4B565354");
+  cannot_read(path, KVS_ERR_INPUT, "user_version is 0");
+  execute(path, "PRAGMA user_version = 1");
+  cannot_read(path, KVS_ERR_INPUT, "`run` is missing");
+  unlink(path);
+  make_trace(path, 2, NULL);
+  execute(path, "PRAGMA user_version = 2");
+  cannot_read(path, KVS_ERR_INPUT, "a newer kvstep is needed");
+  refuse(path, KVS_TRACE_APPEND, KVS_ERR_INPUT, "a newer kvstep is needed");
+  execute(path, "PRAGMA user_version = 1");
+  struct stat st;
+  stat(path, &st);
+  assert_int_equal(truncate(path, st.st_size - 5000), 0);
+  cannot_read(path, KVS_ERR_INPUT, "truncated");
+  assert_int_equal(truncate(path, 60), 0);
+  cannot_read(path, KVS_ERR_INPUT, "truncated");
+  unlink(path);
+}
+
+static void odd_names_are_names_of_files(void **state) {
+  (void)state;
+  char *old = getcwd(NULL, 0);
+  assert_int_equal(chdir(folder), 0);
+  static const char *const names[] = {":memory:", "file:x?mode=memory", "100%25 #1?.kvt"};
+  for (int i = 0; i < 3; i++) {
+    make_trace(names[i], 1, NULL);
+    assert_one_file(names[i]);
+    sqlite3 *db;
+    ok(kvs_trace_read(names[i], &db, &error));
+    assert_int_equal(number(db, "SELECT count(*) FROM step"), 1);
+    sqlite3_close(db);
+  }
+  assert_int_equal(chdir(old), 0);
+  free(old);
+}
+
+/* ---- children -------------------------------------------------------------------------------------------------- */
+
+/* Runs `body` in a child as nobody; its exit status. */
+static int as_nobody(int (*body)(void)) {
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    if (setgid(65534) || setuid(65534)) _exit(77);
+    _exit(body());
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int without_permission(void) {
+  sqlite3 *db;
+  kvs_error e;
+  if (kvs_trace_create(in_folder("new.kvt"), KVS_TRACE_NEW, &trace, &e) != KVS_ERR_IO ||
+      !strstr(e.message, "cannot be written"))
+    return 1;
+  if (kvs_trace_create(in_folder("p.kvt"), KVS_TRACE_APPEND, &trace, &e) != KVS_ERR_IO ||
+      !strstr(e.message, "cannot be written"))
+    return 2;
+  if (kvs_trace_read(in_folder("secret.kvt"), &db, &e) != KVS_ERR_IO || !strstr(e.message, "no permission")) return 3;
+  if (kvs_trace_read(in_folder("p.kvt"), &db, &e) != KVS_OK) return 4; /* in a folder where nothing can be made */
+  if (number(db, "SELECT count(*) FROM attention") != 12) return 5;
+  sqlite3_close(db);
+  /* A file that was left in WAL mode, without its log. */
+  if (kvs_trace_read(in_folder("wal.kvt"), &db, &e) != KVS_OK) return 6;
+  if (number(db, "SELECT count(*) FROM attention") != 12) return 7;
+  sqlite3_close(db);
+  return 0;
+}
+
+static void permissions_are_respected(void **state) {
+  (void)state;
+  if (geteuid() != 0) {
+    print_message("skipped: needs root, to become somebody who has no permission\n");
+    skip();
+  }
+  make_trace(in_folder("p.kvt"), 2, NULL);
+  make_trace(in_folder("secret.kvt"), 2, NULL);
+  make_trace(in_folder("wal.kvt"), 2, NULL);
+  execute(in_folder("wal.kvt"), "PRAGMA journal_mode = WAL");
+  assert_false(exists(in_folder("wal.kvt"), "-wal"));
+  chmod(in_folder("p.kvt"), 0444), chmod(in_folder("secret.kvt"), 0), chmod(in_folder("wal.kvt"), 0444);
+  assert_int_equal(as_nobody(without_permission), 0);
+}
+
+/* Writes steps for ever and says after each that it is settled. */
+static void write_until_killed(const char *path, int out) {
+  kvs_trace_source source = made_source(&small_config);
+  kvs_log log = {.level = KVS_LOG_FULL, .last_step = -1};
+  if (kvs_trace_create(path, KVS_TRACE_NEW, &trace, NULL) != KVS_OK) _exit(1);
+  if (kvs_trace_begin_run_from(trace, &source, NULL, &log, NULL, NULL) != KVS_OK) _exit(2);
+  kvs_observer observer = kvs_trace_observer(trace);
+  for (int step = 0;; step++) {
+    if (feed(&observer, &small_config, step, NULL) != KVS_OK) _exit(3);
+    if (write(out, "s", 1) != 1) _exit(4);
+  }
+}
+
+/* Every step that is there is whole. */
+static void assert_whole(sqlite3 *db, int at_least) {
+  int steps = (int)number(db, "SELECT count(*) FROM step");
+  assert_true(steps >= at_least);
+  assert_int_equal(number(db, "SELECT ifnull(max(step), -1) FROM step"), steps - 1);
+  assert_int_equal(number(db, "SELECT count(*) FROM event"), steps * 17);
+  assert_int_equal(number(db, "SELECT count(*) FROM kv_row"), steps * 2);
+  assert_int_equal(number(db, "SELECT count(*) FROM head_step"), steps * 4);
+  assert_int_equal(number(db, "SELECT count(*) FROM head_stat"), steps * 4);
+  assert_int_equal(number(db, "SELECT count(*) FROM layer_step"), steps * 2);
+  assert_int_equal(number(db, "SELECT count(*) FROM step_vector"), steps);
+  assert_int_equal(number(db, "SELECT count(*) FROM top_token"), steps * 20);
+  assert_text(db, "PRAGMA integrity_check", "ok");
+}
+
+static void a_kill_loses_no_settled_step(void **state) {
+  (void)state;
+  srand(7);
+  for (int round = 0; round < 50; round++) {
+    char name[32];
+    snprintf(name, sizeof name, "kill%d.kvt", round);
+    const char *path = in_folder(name);
+    int ends[2], wanted = rand() % 40;
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) close(ends[0]), write_until_killed(path, ends[1]);
+    close(ends[1]);
+    char c;
+    int settled = 0;
+    while (settled < wanted + 1 && read(ends[0], &c, 1) == 1) settled++;
+    for (volatile int spin = rand() % 2000000; spin > 0; spin--) {} /* somewhere within a later step */
+    kill(child, SIGKILL);
+    int status;
+    waitpid(child, &status, 0);
+    assert_true(WIFSIGNALED(status));
+    while (read(ends[0], &c, 1) == 1) settled++;
+    close(ends[0]);
+    sqlite3 *db;
+    ok(kvs_trace_read(path, &db, &error));
+    assert_whole(db, settled);
+    assert_true(isnan(number(db, "SELECT finished_at FROM run")));
+    sqlite3_close(db);
+    if (round % 10 == 0) { /* the next writer cleans up */
+      make_trace(path, 1, NULL);
+      assert_one_file(path);
+    }
+  }
+}
+
+/* ---- the disk is full ------------------------------------------------------------------------------------------ */
+
+/* Feeds steps until one is refused; how many were settled. */
+static int feed_until_full(void) {
+  kvs_trace_source source = made_source(&small_config);
+  ok(begin(&source));
+  kvs_observer observer = kvs_trace_observer(trace);
+  int step = 0;
+  kvs_status status = KVS_OK;
+  while (step < 60 && (status = feed(&observer, &small_config, step, &error)) == KVS_OK) step++;
+  assert_status(status, KVS_ERR_IO, __LINE__);
+  assert_says("disk full");
+  char words[64];
+  snprintf(words, sizeof words, "steps 0..%d of run 1 are kept", step - 1);
+  assert_says(words);
+  assert_status(feed(&observer, &small_config, step, &error), KVS_ERR_USAGE, __LINE__);
+  return step;
+}
+
+static void a_full_disk_keeps_what_was_settled(void **state) {
+  (void)state;
+  const char *disk = in_folder("disk");
+  mkdir(disk, 0700);
+  if (mount("tmpfs", disk, "tmpfs", 0, "size=384k") != 0) {
+    print_message("skipped: a small disk cannot be mounted here: %s\n", strerror(errno));
+    skip();
+  }
+  char path[128], copy[128], command[800];
+  snprintf(path, sizeof path, "%s/full.kvt", disk);
+  snprintf(copy, sizeof copy, "%s/rescued.kvt", folder);
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  int steps = feed_until_full();
+  kvs_status closed = kvs_trace_close(trace, &error);
+  bool wal = exists(path, "-wal");
+  if (closed != KVS_OK)
+    assert_says("disk full"), assert_true(wal);
+  else
+    assert_false(wal);
+  snprintf(command, sizeof command, "cp %s %s; test ! -e %s-wal || cp %s-wal %s-wal", path, copy, path, path, copy);
+  assert_int_equal(system(command), 0);
+  assert_int_equal(umount(disk), 0);
+  sqlite3 *db;
+  ok(kvs_trace_read(copy, &db, &error));
+  assert_int_equal(number(db, "SELECT count(*) FROM step"), steps);
+  assert_int_equal(number(db, "SELECT count(*) FROM head_step"), steps * 4);
+  assert_text(db, "PRAGMA integrity_check", "ok");
+  sqlite3_close(db);
+}
+
+/* The same where nothing can be mounted: no file may grow past a limit. */
+static void a_file_size_limit_keeps_what_was_settled(void **state) {
+  (void)state;
+  struct rlimit old, low = {.rlim_cur = 400 << 10};
+  getrlimit(RLIMIT_FSIZE, &old);
+  low.rlim_max = old.rlim_max;
+  void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+  ok(kvs_trace_create(in_folder("limit.kvt"), KVS_TRACE_NEW, &trace, &error));
+  setrlimit(RLIMIT_FSIZE, &low);
+  int steps = feed_until_full();
+  setrlimit(RLIMIT_FSIZE, &old);
+  signal(SIGXFSZ, handler);
+  assert_true(steps > 0);
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  assert_one_file(in_folder("limit.kvt"));
+  sqlite3 *db;
+  ok(kvs_trace_read(in_folder("limit.kvt"), &db, &error));
+  assert_int_equal(number(db, "SELECT count(*) FROM step"), steps);
+  assert_true(isnan(number(db, "SELECT finished_at FROM run")));
+  sqlite3_close(db);
+}
+
+/* ---- others at the same time ----------------------------------------------------------------------------------- */
+
+static void a_reader_sees_whole_steps_only(void **state) {
+  (void)state;
+  const char *path = in_folder("live.kvt");
+  kvs_trace_source source = made_source(&small_config);
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  ok(begin(&source));
+  kvs_observer observer = kvs_trace_observer(trace);
+  sqlite3 *db;
+  ok(kvs_trace_read(path, &db, &error));
+  for (int i = 0; i < 20; i++) {
+    kvs_step s = made_step(i, KVS_DECODE);
+    ok(feed_unsettled(&observer, &small_config, &s, &error));
+    assert_int_equal(number(db, "SELECT count(*) FROM step"), i);
+    assert_int_equal(number(db, "SELECT count(*) FROM head_step"), 4 * i);
+    ok(observer.settled(observer.context, &error));
+    assert_int_equal(number(db, "SELECT count(*) FROM step"), i + 1);
+    assert_int_equal(number(db, "SELECT count(*) FROM head_step"), 4 * (i + 1));
+  }
+  sqlite3_close(db);
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  assert_one_file(path);
+}
+
+/* A step that was begun and never settled (a cancelled one) is not in the file. */
+static void half_a_step_is_never_committed(void **state) {
+  (void)state;
+  const char *path = in_folder("half.kvt");
+  kvs_trace_source source = made_source(&small_config);
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  ok(begin(&source));
+  kvs_observer observer = kvs_trace_observer(trace);
+  ok(feed(&observer, &small_config, 0, &error));
+  kvs_step s = made_step(1, KVS_DECODE);
+  ok(feed_layer(&observer, &small_config, &s, 0, &error));
+  ok(kvs_trace_end_run(trace, &error));
+  ok(begin(&source));
+  ok(feed_layer(&observer, &small_config, &s, 0, &error));
+  ok(kvs_trace_close(trace, &error));
+  assert_one_file(path);
+  sqlite3 *db;
+  ok(kvs_trace_read(path, &db, &error));
+  assert_text(db, "SELECT group_concat(run || ':' || (finished_at IS NULL)) FROM run", "1:0,2:1");
+  assert_int_equal(number(db, "SELECT count(*) FROM kv_row"), 2);
+  sqlite3_close(db);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(writing_refuses_what_it_cannot_write),
+      cmocka_unit_test(new_refuses_what_exists),
+      cmocka_unit_test(replace_replaces_when_the_run_begins),
+      cmocka_unit_test(append_adds_runs_of_the_same_model_only),
+      cmocka_unit_test(reading_tells_wrong_files_apart),
+      cmocka_unit_test(odd_names_are_names_of_files),
+      cmocka_unit_test(permissions_are_respected),
+      cmocka_unit_test(a_kill_loses_no_settled_step),
+      cmocka_unit_test(a_full_disk_keeps_what_was_settled),
+      cmocka_unit_test(a_file_size_limit_keeps_what_was_settled),
+      cmocka_unit_test(a_reader_sees_whole_steps_only),
+      cmocka_unit_test(half_a_step_is_never_committed),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
