@@ -84,9 +84,9 @@ static kvs_status open_model(struct session *s, const char *name, kvs_error *err
   return status;
 }
 
-static kvs_status encode_prompt(struct session *s, kvs_error *err) {
+static kvs_status encode_prompt(struct session *s, bool special, kvs_error *err) {
   kvs_status status =
-      kvs_tokenizer_encode(s->tokenizer, s->prompt, s->prompt_length, true, &s->tokens, &s->token_count, err);
+      kvs_tokenizer_encode(s->tokenizer, s->prompt, s->prompt_length, special, &s->tokens, &s->token_count, err);
   if (status != KVS_OK) return status;
   size_t n_ctx = (size_t)kvs_model_config(s->model)->n_ctx;
   if (s->token_count <= n_ctx) return KVS_OK;
@@ -104,7 +104,7 @@ int session_open(struct session *s, const struct command *command, const char *m
   if (open_model(s, model, &err) != KVS_OK) return report(&err);
   for (int i = 0; kvs_model_warning(s->model, i); i++)
     fprintf(stderr, "kvstep: warning: %s\n", kvs_model_warning(s->model, i));
-  return encode_prompt(s, &err) == KVS_OK ? -1 : report(&err);
+  return encode_prompt(s, source->special, &err) == KVS_OK ? -1 : report(&err);
 }
 
 void session_free(struct session *s) {

@@ -11,6 +11,7 @@
 struct prompt_source {
   const char *text, *file;
   bool dash;
+  bool special; /* <|endoftext|> in it is the token, not its letters */
 };
 
 /* A model that is ready to decode a prompt. Zero it first; free it with session_free, also after a failure. */
