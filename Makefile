@@ -111,6 +111,15 @@ bench:
 $(BUILD)/tests/bench: $(BUILD)/tests/bench.o $(SUPPORT) $(STATIC)
 	$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
 
+# The traces that ship; traces/README.md describes them.
+samples: all
+	./kvstep run -m reverse -p 'position>' -n 10 --log full -o traces/sample-reverse.db --force
+	./kvstep run -m reverse -p 'position>' -n 10 --log full -o traces/sample-reverse.db --append --fault off-by-one
+	./kvstep run -m reverse -p 'position>' -n 10 --log full -o traces/sample-reverse.db --append --fault reset-to-zero
+	./kvstep run -p 'It is a truth' -n 12 --layers 0,3 -o traces/sample-austen.db --force
+	./kvstep run -p 'It is a truth' -n 12 --layers 0,3 -o traces/sample-austen.db --append --fault off-by-one
+	./kvstep run -p 'It is a truth' -n 12 --layers 0,3 -o traces/sample-austen.db --append --fault reset-to-zero
+
 # ---- installing -----------------------------------------------------------------------------------------------------
 
 BINDIR  := $(DESTDIR)$(PREFIX)/bin
