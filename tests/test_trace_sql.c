@@ -1,0 +1,274 @@
+/* test_trace_sql.c: the SQL of a trace without the writer: float32 decoding, another engine's INSERTs, stock tools. */
+#include "trace_maker.h"
+
+#include <sys/wait.h>
+#include <time.h>
+
+static void execute(sqlite3 *db, const char *sql) {
+  char *message = NULL;
+  if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK) fail_msg("%.80s: %s", sql, message);
+}
+
+static sqlite3 *open_new(const char *path) {
+  sqlite3 *db;
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  execute(db, kvs_trace_schema());
+  return db;
+}
+
+/* ---- float32 --------------------------------------------------------------------------------------------------- */
+
+static uint32_t pattern(uint32_t i) {
+  static const uint32_t special[] = {0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x807FFFFF, 0x00800000,
+                                     0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001, 0x7FC00000, 0xFFC00000,
+                                     0xFFFFFFFF, 0x3F800000, 0x3F7FFFFF, 0x00000100, 0x00010000, 0x01000000};
+  if (i < 20) return special[i];
+  if (i < 20 + 1024) return ((i - 20) >> 1) << 23 | ((i & 1) ? 0x7FFFFF : 0); /* both ends of every exponent and sign */
+  uint64_t x = (uint64_t)i * 0x9E3779B97F4A7C15u;
+  return (uint32_t)((x ^ (x >> 29)) * 0xBF58476D1CE4E5B9u >> 32);
+}
+
+/* Each bit pattern through SQL, against the machine's own conversion, bit for bit. */
+static void check_patterns(sqlite3 *db, const char *view, uint32_t count) {
+  char sql[160];
+  snprintf(sql, sizeof sql, "SELECT step, row, weight FROM %s.attention", view);
+  sqlite3_stmt *select;
+  assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &select, NULL), SQLITE_OK);
+  uint32_t seen = 0;
+  while (sqlite3_step(select) == SQLITE_ROW) {
+    uint32_t bits = pattern((uint32_t)sqlite3_column_int(select, 0) * 1000 + (uint32_t)sqlite3_column_int(select, 1));
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    if (isnan(value)) {
+      assert_int_equal(sqlite3_column_type(select, 2), SQLITE_NULL);
+    } else {
+      double wanted = value, got = sqlite3_column_double(select, 2);
+      if (sqlite3_column_type(select, 2) != SQLITE_FLOAT || memcmp(&wanted, &got, sizeof got))
+        fail_msg("%s: %08X is %.17g, not %.17g", view, bits, got, wanted);
+    }
+    seen++;
+  }
+  sqlite3_finalize(select);
+  assert_int_equal(seen, count);
+}
+
+static void every_float_is_decoded_exactly(void **state) {
+  (void)state;
+  enum { STEPS = 300 };
+  sqlite3 *db = open_new(in_folder("floats.kvt"));
+  execute(db, "BEGIN; INSERT INTO run VALUES (1,0,0,0,0,0,0,0, 1,1,1,1,1000,1, 0,0,0,0,0,0,0)");
+  sqlite3_stmt *insert;
+  sqlite3_prepare_v2(db, "INSERT INTO head_step VALUES (1, ?1, 0, 0, NULL, NULL, ?2, NULL)", -1, &insert, NULL);
+  for (uint32_t step = 0; step < STEPS; step++) {
+    uint32_t bits[1000];
+    for (uint32_t i = 0; i < 1000; i++) bits[i] = pattern(step * 1000 + i);
+    sqlite3_bind_int(insert, 1, (int)step);
+    sqlite3_bind_blob(insert, 2, bits, sizeof bits, SQLITE_STATIC);
+    assert_int_equal(sqlite3_step(insert), SQLITE_DONE);
+    sqlite3_reset(insert);
+  }
+  sqlite3_finalize(insert);
+  execute(db, "COMMIT");
+  sqlite3_close(db);
+  ok(kvs_trace_read(in_folder("floats.kvt"), &db, &error));
+  check_patterns(db, "main", STEPS * 1000);
+  check_patterns(db, "temp", STEPS * 1000);
+  sqlite3_close(db);
+}
+
+static void the_functions_do_as_documented(void **state) {
+  (void)state;
+  make_trace(in_folder("f.kvt"), 3, NULL);
+  sqlite3 *db;
+  ok(kvs_trace_read(in_folder("f.kvt"), &db, &error));
+  static const char *const cases[][2] = {
+      {"SELECT group_concat(i || ':' || value || ':' || ifnull(second, '-')) FROM floats(X'0000803F0000C03F', "
+       "X'00000040')",
+       "0:1.0:2.0,1:1.5:-"},
+      {"SELECT group_concat(value) FROM floats(X'0000803F0000C03F00000040') WHERE i = 1", "1.5"},
+      {"SELECT count(*) FROM floats(NULL)", "0"},
+      {"SELECT count(*) FROM floats(X'') WHERE i = -1", "0"},
+      {"SELECT f32(X'0000803F0000C03F', 1)", "1.5"},
+      {"SELECT f32(X'0000803F0000C03F', 2) IS NULL AND f32(X'0000803F', -1) IS NULL AND f32(X'0000C07F', 0) IS NULL",
+       "1"},
+      {"SELECT f32_count(X'0000803F0000C03F') || f32_sum(X'0000803F0000C03F') || "
+       "f32_argmax(X'0000803F0000C03F0000C03F')",
+       "22.51"},
+      {"SELECT f32_norm(X'0000404000008040')", "5.0"},
+      {"SELECT dot(X'0000803F0000C03F', X'0000004000000040')", "5.0"},
+      {"SELECT abs(f32_softmax_entropy(X'000000000000000000000000') - 1.0986122886681098) < 1e-15", "1"},
+      {"SELECT abs(f32_entropy(X'0000003F0000003F') - 0.6931471805599453) < 1e-15", "1"},
+      {"SELECT kvstep_views('main')", "main"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) assert_text(db, cases[i][0], cases[i][1]);
+  static const char *const wrong[] = {"SELECT f32('text', 0)", "SELECT * FROM floats", "SELECT * FROM floats(3)",
+                                      "SELECT dot(X'0000803F', X'')", "SELECT kvstep_views('nowhere')"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    assert_int_not_equal(sqlite3_exec(db, wrong[i], NULL, NULL, NULL), SQLITE_OK);
+  char sql[160];
+  make_trace(in_folder("it's.kvt"), 5, NULL);
+  snprintf(sql, sizeof sql, "ATTACH '%s/it''s.kvt' AS \"a \"\"b\"; SELECT kvstep_views('a \"b')", folder);
+  execute(db, sql);
+  assert_int_equal(number(db, "SELECT count(DISTINCT step) FROM attention"), 5);
+  assert_int_equal(number(db, "SELECT count(DISTINCT step) FROM main.attention"), 3);
+  sqlite3_close(db);
+}
+
+/* ---- another engine -------------------------------------------------------------------------------------------- */
+
+/* The example of docs/trace-schema.md, as it stands there. */
+static char *documented_example(void) {
+  FILE *file = fopen("docs/trace-schema.md", "r");
+  if (!file) return NULL;
+  static char page[65536];
+  page[fread(page, 1, sizeof page - 1, file)] = '\0';
+  fclose(file);
+  char *begin = strstr(page, "```sql\n"), *end = begin ? strstr(begin + 7, "```") : NULL;
+  assert_non_null(end);
+  *end = '\0';
+  return begin + 7;
+}
+
+static void the_documented_inserts_make_a_trace(void **state) {
+  (void)state;
+  char *example = documented_example();
+  if (!example) {
+    print_message("skipped: docs/trace-schema.md is not here; run from the project's folder\n");
+    skip();
+  }
+  sqlite3 *db = open_new(in_folder("foreign.kvt"));
+  execute(db, "PRAGMA foreign_keys = ON");
+  execute(db, example);
+  sqlite3_close(db);
+  ok(kvs_trace_read(in_folder("foreign.kvt"), &db, &error));
+  static const char *const ways[] = {"main", "temp"};
+  char sql[512];
+#define SQL(...) (snprintf(sql, sizeof sql, __VA_ARGS__), sql)
+  for (int w = 0; w < 2; w++) {
+    assert_text(db, SQL("SELECT group_concat(k) FROM (SELECT k FROM %s.cache ORDER BY row, dim)", ways[w]),
+                "1.0,2.0,-0.5,0.25");
+    assert_text(db,
+                SQL("SELECT group_concat(row_token_text || weight || (score IS NULL)) FROM %s.attention WHERE step = 1",
+                    ways[w]),
+                "a0.751,b0.251");
+    const char *row = "max_weight || ' ' || max_row || ' ' || self_weight || ' ' || first_weight || ' ' || "
+                      "ifnull(previous_weight, '-') || ' ' || weight_sum";
+    assert_text(db, SQL("SELECT %s FROM %s.head_summary WHERE step = 1", row, ways[w]), "0.75 0 0.25 0.75 0.75 1.0");
+    assert_text(db, SQL("SELECT %s FROM %s.head_summary WHERE step = 0", row, ways[w]), "1.0 0 1.0 1.0 - 1.0");
+    assert_close(number(db, SQL("SELECT entropy FROM %s.head_summary WHERE step = 1", ways[w])), 0.56233514461880829,
+                 1e-15, __LINE__);
+    assert_close(number(db, SQL("SELECT entropy FROM %s.step_summary WHERE step = 1", ways[w])), log(3), 1e-14,
+                 __LINE__);
+    assert_true(isnan(number(db, SQL("SELECT entropy FROM %s.step_summary WHERE step = 0", ways[w]))));
+    assert_text(db, SQL("SELECT top_token_text FROM %s.step_summary WHERE step = 1", ways[w]), "a");
+  }
+  assert_text(db, "SELECT group_concat(verdict) FROM rule", "ok,ok");
+  sqlite3_close(db);
+}
+
+/* ---- stock tools ----------------------------------------------------------------------------------------------- */
+
+/* Runs a command; its exit status. */
+static int shell(const char *format, ...) {
+  char command[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(command, sizeof command, format, arguments);
+  va_end(arguments);
+  int status = system(command);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Where the loadable extension was built: beside the tests, or in the plain build. One with sanitizers cannot be loaded
+ * by a program without them. */
+static const char *extension(void) { return access("build/kvstep.so", R_OK) == 0 ? "build/kvstep" : NULL; }
+
+static void python_reads_a_trace(void **state) {
+  (void)state;
+  const char *python = "/usr/bin/python3";
+  if (access(python, X_OK) || access("tests/trace_views.py", R_OK) || !extension() ||
+      shell("%s -c 'import sqlite3'", python)) {
+    print_message("skipped: needs %s with sqlite3, build/kvstep.so, and the project's folder\n", python);
+    skip();
+  }
+  make_trace(in_folder("py.kvt"), 5, NULL);
+  int status = shell("LD_PRELOAD= %s tests/trace_views.py %s %s", python, in_folder("py.kvt"), extension());
+  if (status == 77) {
+    print_message("skipped in part: this Python loads no extensions\n");
+    skip();
+  }
+  assert_int_equal(status, 0);
+}
+
+static void the_stock_shell_reads_a_trace(void **state) {
+  (void)state;
+  if (shell("command -v sqlite3 >/dev/null")) {
+    print_message("skipped: there is no sqlite3 shell\n");
+    skip();
+  }
+  const char *path = in_folder("shell.kvt");
+  make_trace(path, 12, NULL);
+  make_trace(path, 12, NULL);
+  chmod(path, 0444);
+  assert_int_equal(shell("test \"$(sqlite3 -readonly %s 'SELECT count(*) FROM attention')\" = 624", path), 0);
+  assert_int_equal(shell("sqlite3 %s '.schema attention' | grep -q 'which cache row is attended to'", path), 0);
+  if (extension())
+    assert_int_equal(shell("test \"$(sqlite3 -readonly %s '.load %s' \"SELECT count(*), (SELECT count(*) FROM "
+                           "sqlite_temp_schema) > 5 FROM attention\")\" = '624|1'",
+                           path, extension()),
+                     0);
+  else
+    print_message("skipped in part: build/kvstep.so is not built\n");
+  if (access("examples/queries", R_OK) == 0)
+    assert_int_equal(
+        shell("for q in examples/queries/*.sql; do test -n \"$(sqlite3 -bail %s < $q)\" || exit 1; done", path), 0);
+}
+
+/* ---- size and speed -------------------------------------------------------------------------------------------- */
+
+static const unsigned char *words(const void *context, int token, size_t *length) {
+  (void)context;
+  static char word[16];
+  *length = (size_t)snprintf(word, sizeof word, " %d", token);
+  return (const unsigned char *)word;
+}
+
+/* The shape of GPT-2 124M: the file may be little larger than its floats. The vocabulary, once per file, is not counted. */
+static void a_large_trace_is_little_more_than_its_floats(void **state) {
+  (void)state;
+  enum { STEPS = 64 };
+  kvs_config c = {.n_layer = 12, .n_head = 12, .n_embd = 768, .head_dim = 64, .n_ctx = 1024, .n_vocab = 50257};
+  kvs_trace_source source = {&c, "wide", "00", c.n_vocab, words, NULL};
+  kvs_trace *trace;
+  const char *path = in_folder("large.kvt");
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  ok(kvs_trace_begin_run_from(trace, &source, NULL, NULL, NULL, &error));
+  kvs_observer observer = kvs_trace_observer(trace);
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  struct stat before, after;
+  stat(path, &before);
+  ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+  ok(kvs_trace_begin_run_from(trace, &source, NULL, NULL, NULL, &error));
+  observer = kvs_trace_observer(trace);
+  for (int i = 0; i < STEPS; i++) ok(feed(&observer, &c, i, &error));
+  ok(kvs_trace_close(trace, &error));
+  stat(path, &after);
+  double floats = 0;
+  for (int i = 0; i < STEPS; i++) floats += 12.0 * (2 * 768 + 2 * 768 + 2 * 12 * (i + 1)) + 3 * 768 + 50257;
+  double ratio = (double)(after.st_size - before.st_size) / (4 * floats);
+  print_message("%d steps: %.1f MB, %.3f of their floats; the vocabulary %.1f MB\n", STEPS,
+                (double)(after.st_size - before.st_size) / 1e6, ratio, (double)before.st_size / 1e6);
+  assert_true(ratio < 1.07);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_float_is_decoded_exactly),
+      cmocka_unit_test(the_functions_do_as_documented),
+      cmocka_unit_test(the_documented_inserts_make_a_trace),
+      cmocka_unit_test(python_reads_a_trace),
+      cmocka_unit_test(the_stock_shell_reads_a_trace),
+      cmocka_unit_test(a_large_trace_is_little_more_than_its_floats),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
