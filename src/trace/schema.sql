@@ -415,22 +415,25 @@ SELECT
         SELECT p.high * 0.6931471805599453 - 150 * 0.6931471805599453 + 0.34657359027997264 AS ln_scale, z.mean AS mean,
           (z.total / p.scale - 1.4142135623730951) / (z.total / p.scale + 1.4142135623730951) AS y
         FROM (
-          SELECT sum(ex) AS total, sum(ex * x) / sum(ex) AS mean FROM (
+          SELECT CASE WHEN count(x) = count(*) THEN sum(ex) END AS total, sum(ex * x) / sum(ex) AS mean FROM (
             SELECT x, e*e*e*e * e*e*e*e * e*e*e*e * e*e*e*e * coalesce(scale, 0.0) AS ex FROM (
             SELECT r.x AS x, e.scale AS scale, 1 + r + r*r/2 + r*r*r/6 + r*r*r*r/24 + r*r*r*r*r/120 + r*r*r*r*r*r/720 + r*r*r*r*r*r*r/5040 AS e
             FROM (
               SELECT v.x AS x, v.k AS k, (v.x - v.k * 0.6931471805599453) / 16 AS r FROM (
                 SELECT q.x AS x, CAST(q.x * 1.4426950408889634 - 0.5 AS INTEGER) AS k FROM (
-                  SELECT (((instr(l.bytes, substr(o.logits, 4 * (hi.n * 1024 + lo.n) + 3, 1)) & 127) << 16) + (instr(l.bytes, substr(o.logits, 4 * (hi.n * 1024 + lo.n) + 2, 1)) << 8)
-    + instr(l.bytes, substr(o.logits, 4 * (hi.n * 1024 + lo.n) + 1, 1))
-    + f.hidden) * f.scale * f.again - f.minus - m.best AS x
+                  SELECT (((instr(l.bytes, substr(o.chunk, 4 * lo.n + 3, 1)) & 127) << 16)
+                    + (instr(l.bytes, substr(o.chunk, 4 * lo.n + 2, 1)) << 8)
+                    + instr(l.bytes, substr(o.chunk, 4 * lo.n + 1, 1)) + f.hidden) * f.scale * f.again - f.minus - m.best AS x
                   FROM byte_list AS l
-                  CROSS JOIN step_vector AS o ON o.run = s.run AND o.step = s.step
                   CROSS JOIN (SELECT max(g.logit) AS best FROM top_token AS g WHERE g.run = s.run AND g.step = s.step) AS m
-                  CROSS JOIN number AS hi ON hi.n <= length(o.logits) / 4096
-                  CROSS JOIN number AS lo ON lo.n < 1024 AND lo.n < length(o.logits) / 4 - hi.n * 1024
-                  LEFT JOIN float_scale AS f
-  ON f.high = instr(l.bytes, substr(o.logits, 4 * (hi.n * 1024 + lo.n) + 4, 1)) * 2 + (instr(l.bytes, substr(o.logits, 4 * (hi.n * 1024 + lo.n) + 3, 1)) >> 7)
+                  -- 1024 numbers at a time: SQLite would fetch the whole BLOB again for each byte of it
+                  CROSS JOIN (
+                    SELECT substr(w.logits, 4096 * hi.n + 1, 4096) AS chunk
+                    FROM step_vector AS w CROSS JOIN number AS hi ON hi.n < (length(w.logits) + 4095) / 4096
+                    WHERE w.run = s.run AND w.step = s.step LIMIT -1) AS o
+                  CROSS JOIN number AS lo ON lo.n < length(o.chunk) / 4
+                  LEFT JOIN float_scale AS f ON f.high = instr(l.bytes, substr(o.chunk, 4 * lo.n + 4, 1)) * 2
+                    + (instr(l.bytes, substr(o.chunk, 4 * lo.n + 3, 1)) >> 7)
                   LIMIT -1) AS q LIMIT -1) AS v LIMIT -1) AS r
             LEFT JOIN float_scale AS e ON e.high = r.k + 150 AND r.k > -150
             LIMIT -1) LIMIT -1)) AS z
