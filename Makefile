@@ -44,6 +44,7 @@ STATIC    := $(BUILD)/libkvstep.a
 SHARED    := $(BUILD)/libkvstep.so.$(VERSION)
 EXTENSION := $(BUILD)/kvstep.so
 
+.SECONDARY:
 .PHONY: all demo test test-binaries bench install check-install samples format lint lint-format lint-cppcheck help clean
 all: $(PROGRAM) $(STATIC) $(SHARED) $(EXTENSION)
 	@:
