@@ -5,7 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/out.h"
-#include "cli/query.h"
+#include "trace/query.h"
 #include "kvstep/trace.h"
 
 /* The base tables that hold a run's steps, in the order of what logs them. */

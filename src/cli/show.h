@@ -3,7 +3,7 @@
 #define KVS_CLI_SHOW_H
 
 #include "cli/out.h"
-#include "cli/query.h"
+#include "trace/query.h"
 
 #define NOT_LOGGED (-1)
 #define SHOWN_TOKENS 5

@@ -1,5 +1,5 @@
 /* query.c: preparing, stepping and reading columns, with kvstep's errors. */
-#include "cli/query.h"
+#include "trace/query.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* query.h: small queries on a trace, for the subcommands that read one. */
-#ifndef KVS_CLI_QUERY_H
-#define KVS_CLI_QUERY_H
+/* query.h (private): small queries on a trace, for whatever reads one. */
+#ifndef KVS_TRACE_QUERY_H
+#define KVS_TRACE_QUERY_H
 
 #include <stdbool.h>
 

@@ -1,0 +1,85 @@
+/* state.h: everything that decides what is on the screen, and the one pure function that changes it. */
+#ifndef KVS_TUI_STATE_H
+#define KVS_TUI_STATE_H
+
+#include <stdbool.h>
+
+#include "kvstep/engine.h"
+#include "tui/action.h"
+
+enum view_id {
+  VIEW_STEP,
+  VIEW_CACHE,
+  VIEW_MAP,
+  VIEW_HEADS,
+  VIEW_PRODUCT,
+  VIEW_EMBEDDING,
+  VIEW_NEXT,
+  VIEW_COUNT
+};
+
+/* What the keys do now. */
+enum input_mode { INPUT_KEYS, INPUT_SEARCH, INPUT_COMMAND, INPUT_HELP };
+
+/* How far the dials go: from the trace, read before each update, so that update needs no trace. */
+struct limits {
+  int runs, steps, layers, heads, rows; /* rows: cache rows after the current step */
+};
+
+#define LINE_SIZE 256
+
+struct state {
+  /* the dials */
+  int run;  /* from 1 */
+  int step, layer, head;
+  kvs_phase moment; /* everything up to and including it has happened */
+  int row;          /* the cache row that the row cursor is on; −1: the new one */
+  enum view_id view;
+
+  bool playing;
+  int pace; /* index into paces[] of state.c: moments per second */
+  bool following; /* stays on the last step of a trace that grows */
+
+  enum input_mode mode;
+  char line[LINE_SIZE]; /* what is being typed after / or : */
+  int cursor;           /* byte offset in line */
+  char search[LINE_SIZE];
+  int help_top; /* first line of the help that is shown */
+
+  char message[LINE_SIZE];
+  bool message_is_error;
+  bool quit;
+
+  /* What the caller must do, since it needs the trace or the world outside; reset by the caller. */
+  enum request {
+    REQUEST_NONE,
+    REQUEST_SEARCH,      /* from step, direction in request_direction, for search */
+    REQUEST_DIFFERENCE,  /* the first step that differs from run request_number */
+    REQUEST_SAVE_SCREEN, /* to the path in request_text */
+    REQUEST_SUSPEND,
+    REQUEST_REDRAW
+  } request;
+  int request_direction, request_number;
+  char request_text[LINE_SIZE];
+};
+
+void state_init(struct state *state, const struct limits *limits);
+
+/* Applies an action. Pure: the same state, limits and action give the same state. */
+void state_update(struct state *state, const struct limits *limits, enum action action);
+
+/* A character typed in INPUT_SEARCH or INPUT_COMMAND, UTF-8, 1 to 4 bytes and NUL. */
+void state_type(struct state *state, const char *character);
+
+/* Runs a command line as typed after ':', such as "step 7", "head 2", "save-screen out.svg", "quit". */
+void state_command(struct state *state, const struct limits *limits, const char *line);
+
+/* Puts the dials back within the limits (after the trace grew, or another run was chosen). */
+void state_clamp(struct state *state, const struct limits *limits);
+
+void state_say(struct state *state, bool error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Moments per second now. */
+double state_pace(const struct state *state);
+
+#endif
