@@ -185,4 +185,4 @@ help:
 clean:
 	rm -rf build kvstep
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)
