@@ -5,45 +5,45 @@
 
 #include <stdbool.h>
 
-#define ACTIONS(X)                                                                                                      \
-  X(NEXT_MOMENT, "next-moment", "Space .", "Step", "the next moment of this step, then the next step")                  \
-  X(PREVIOUS_MOMENT, "previous-moment", "Backspace b ,", "Step", "back by one moment: it un-happens")                   \
-  X(NEXT_STEP, "next-step", "Right l", "Step", "the next token")                                                        \
-  X(PREVIOUS_STEP, "previous-step", "Left h", "Step", "the token before")                                               \
-  X(FIRST_STEP, "first-step", "Home g", "Step", "the first token")                                                      \
-  X(LAST_STEP, "last-step", "End G", "Step", "the last token; follows a trace that grows")                              \
-  X(STEPS_FORWARD, "steps-forward", "PageDown C-f", "Step", "ten tokens on")                                            \
-  X(STEPS_BACK, "steps-back", "PageUp C-b", "Step", "ten tokens back")                                                  \
-  X(PLAY, "play", "P", "Step", "play moment after moment, or stop")                                                     \
-  X(FASTER, "faster", "+ =", "Step", "play faster")                                                                     \
-  X(SLOWER, "slower", "- _", "Step", "play slower")                                                                     \
-  X(NEXT_LAYER, "next-layer", "]", "Dials", "the next layer")                                                           \
-  X(PREVIOUS_LAYER, "previous-layer", "[", "Dials", "the layer before")                                                 \
-  X(NEXT_HEAD, "next-head", "}", "Dials", "the next head")                                                              \
-  X(PREVIOUS_HEAD, "previous-head", "{", "Dials", "the head before")                                                    \
-  X(NEXT_RUN, "next-run", "r", "Dials", "the next run of this trace")                                                   \
-  X(PREVIOUS_RUN, "previous-run", "R", "Dials", "the run before")                                                       \
-  X(ROW_DOWN, "row-down", "Down j", "Rows", "one cache row down")                                                       \
-  X(ROW_UP, "row-up", "Up k", "Rows", "one cache row up")                                                               \
-  X(VIEW_NEXT, "view-next", "Tab", "Views", "the next view")                                                            \
-  X(VIEW_PREVIOUS, "view-previous", "S-Tab", "Views", "the view before")                                                \
-  X(VIEW_1, "view-step", "1", "Views", "step: the nine moments of this token")                                          \
-  X(VIEW_2, "view-cache", "2", "Views", "cache: the K and V rows of this layer")                                        \
-  X(VIEW_3, "view-map", "3", "Views", "map: all steps × rows of this head")                                             \
-  X(VIEW_4, "view-heads", "4", "Views", "heads: every layer × head in this step")                                       \
-  X(VIEW_5, "view-product", "5", "Views", "q·k: the products that make one score")                                      \
-  X(VIEW_6, "view-embedding", "6", "Views", "embedding: wte + wpe = x")                                                 \
-  X(VIEW_7, "view-next-token", "7", "Views", "next token: the 20 most probable")                                        \
-  X(SEARCH, "search", "/", "Find", "search for a token's text")                                                         \
-  X(SEARCH_NEXT, "search-next", "n", "Find", "the next match")                                                          \
-  X(SEARCH_PREVIOUS, "search-previous", "N", "Find", "the match before")                                                \
-  X(DIFFERENCE, "first-difference", "d", "Find", "the first step where this run differs from run 1")                    \
-  X(COMMAND, "command", ":", "Other", "a command: step 7, layer 2, head 1, run 2, save-screen FILE, quit")              \
-  X(HELP, "help", "? F1", "Other", "this help")                                                                         \
-  X(REDRAW, "redraw", "C-l", "Other", "draw everything anew")                                                           \
-  X(SUSPEND, "suspend", "C-z", "Other", "back to the shell; fg returns")                                                \
-  X(CANCEL, "cancel", "Escape C-g C-c", "Other", "leave what is being typed, close the help, stop playing")             \
-  X(ACCEPT, "accept", "Enter", "Other", "take what was typed; in heads: go into this head")                             \
+#define ACTIONS(X)                                                                                                     \
+  X(NEXT_MOMENT, "next-moment", "Space .", "Step", "the next moment of this step, then the next step")                 \
+  X(PREVIOUS_MOMENT, "previous-moment", "Backspace b ,", "Step", "back by one moment: it un-happens")                  \
+  X(NEXT_STEP, "next-step", "Right l", "Step", "the next token")                                                       \
+  X(PREVIOUS_STEP, "previous-step", "Left h", "Step", "the token before")                                              \
+  X(FIRST_STEP, "first-step", "Home g", "Step", "the first token")                                                     \
+  X(LAST_STEP, "last-step", "End G", "Step", "the last token; follows a trace that grows")                             \
+  X(STEPS_FORWARD, "steps-forward", "PageDown C-f", "Step", "ten tokens on")                                           \
+  X(STEPS_BACK, "steps-back", "PageUp C-b", "Step", "ten tokens back")                                                 \
+  X(PLAY, "play", "P", "Step", "play moment after moment, or stop")                                                    \
+  X(FASTER, "faster", "+ =", "Step", "play faster")                                                                    \
+  X(SLOWER, "slower", "- _", "Step", "play slower")                                                                    \
+  X(NEXT_LAYER, "next-layer", "]", "Dials", "the next layer")                                                          \
+  X(PREVIOUS_LAYER, "previous-layer", "[", "Dials", "the layer before")                                                \
+  X(NEXT_HEAD, "next-head", "}", "Dials", "the next head")                                                             \
+  X(PREVIOUS_HEAD, "previous-head", "{", "Dials", "the head before")                                                   \
+  X(NEXT_RUN, "next-run", "r", "Dials", "the next run of this trace")                                                  \
+  X(PREVIOUS_RUN, "previous-run", "R", "Dials", "the run before")                                                      \
+  X(ROW_DOWN, "row-down", "Down j", "Rows", "one cache row down")                                                      \
+  X(ROW_UP, "row-up", "Up k", "Rows", "one cache row up")                                                              \
+  X(VIEW_NEXT, "view-next", "Tab", "Views", "the next view")                                                           \
+  X(VIEW_PREVIOUS, "view-previous", "S-Tab", "Views", "the view before")                                               \
+  X(VIEW_1, "view-step", "1", "Views", "step: the nine moments of this token")                                         \
+  X(VIEW_2, "view-cache", "2", "Views", "cache: the K and V rows of this layer")                                       \
+  X(VIEW_3, "view-map", "3", "Views", "map: all steps × rows of this head")                                            \
+  X(VIEW_4, "view-heads", "4", "Views", "heads: every layer × head in this step")                                      \
+  X(VIEW_5, "view-product", "5", "Views", "q·k: the products that make one score")                                     \
+  X(VIEW_6, "view-embedding", "6", "Views", "embedding: wte + wpe = x")                                                \
+  X(VIEW_7, "view-next-token", "7", "Views", "next token: the 20 most probable")                                       \
+  X(SEARCH, "search", "/", "Find", "search for a token's text")                                                        \
+  X(SEARCH_NEXT, "search-next", "n", "Find", "the next match")                                                         \
+  X(SEARCH_PREVIOUS, "search-previous", "N", "Find", "the match before")                                               \
+  X(DIFFERENCE, "first-difference", "d", "Find", "the first step where this run differs from run 1")                   \
+  X(COMMAND, "command", ":", "Other", "a command: step 7, layer 2, head 1, run 2, save-screen FILE, quit")             \
+  X(HELP, "help", "? F1", "Other", "this help")                                                                        \
+  X(REDRAW, "redraw", "C-l", "Other", "draw everything anew")                                                          \
+  X(SUSPEND, "suspend", "C-z", "Other", "back to the shell; fg returns")                                               \
+  X(CANCEL, "cancel", "Escape C-g C-c", "Other", "leave what is being typed, close the help, stop playing")            \
+  X(ACCEPT, "accept", "Enter", "Other", "take what was typed; in heads: go into this head")                            \
   X(QUIT, "quit", "q", "Other", "leave kvstep")
 
 enum action {

@@ -7,16 +7,7 @@
 #include "kvstep/engine.h"
 #include "tui/action.h"
 
-enum view_id {
-  VIEW_STEP,
-  VIEW_CACHE,
-  VIEW_MAP,
-  VIEW_HEADS,
-  VIEW_PRODUCT,
-  VIEW_EMBEDDING,
-  VIEW_NEXT,
-  VIEW_COUNT
-};
+enum view_id { VIEW_STEP, VIEW_CACHE, VIEW_MAP, VIEW_HEADS, VIEW_PRODUCT, VIEW_EMBEDDING, VIEW_NEXT, VIEW_COUNT };
 
 /* What the keys do now. */
 enum input_mode { INPUT_KEYS, INPUT_SEARCH, INPUT_COMMAND, INPUT_HELP };
@@ -30,14 +21,14 @@ struct limits {
 
 struct state {
   /* the dials */
-  int run;  /* from 1 */
+  int run; /* from 1 */
   int step, layer, head;
   kvs_phase moment; /* everything up to and including it has happened */
   int row;          /* the cache row that the row cursor is on; −1: the new one */
   enum view_id view;
 
   bool playing;
-  int pace; /* index into paces[] of state.c: moments per second */
+  int pace;       /* index into paces[] of state.c: moments per second */
   bool following; /* stays on the last step of a trace that grows */
 
   enum input_mode mode;
