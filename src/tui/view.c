@@ -1,0 +1,40 @@
+/* view.c: what several views need: numbers in few columns, windows of long lists, saying that something is not there. */
+#include "tui/view.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct view *const views[VIEW_COUNT] = {&view_step,    &view_cache,     &view_map, &view_heads,
+                                              &view_product, &view_embedding, &view_next};
+
+void number_text(double value, int width, char *text) {
+  char room[24];
+  double size = fabs(value);
+  if (isnan(value))
+    snprintf(room, sizeof room, "nan");
+  else if (isinf(value))
+    snprintf(room, sizeof room, value > 0 ? "inf" : "-inf");
+  else if (size != 0 && (size < 0.0005 || size >= 99999.5))
+    snprintf(room, sizeof room, "%.*e", width > 9 ? 2 : width > 7 ? 1 : 0, value);
+  else
+    snprintf(room, sizeof room, "%.*f", size >= 999.5 ? 0 : size >= 99.95 ? 1 : size >= 9.995 ? 2 : 3, value);
+  snprintf(text, 24, "%*s", width, room);
+}
+
+void draw_absent(struct cells *cells, struct area area, const char *what, const char *remedy) {
+  int row = area.rows / 2 - 1;
+  int what_at = (area.columns - text_columns(what)) / 2, remedy_at = (area.columns - text_columns(remedy)) / 2;
+  cells_put(cells, area, row < 0 ? 0 : row, what_at < 0 ? 0 : what_at, -1, ROLE_TEXT, what);
+  cells_put(cells, area, row < 0 ? 1 : row + 1, remedy_at < 0 ? 0 : remedy_at, -1, ROLE_DIM, remedy);
+}
+
+void window_of(int count, int room, int at, int *first, int *last) {
+  if (room < 0) room = 0;
+  *first = at - room / 2;
+  if (*first > count - room) *first = count - room;
+  if (*first < 0) *first = 0;
+  *last = *first + room - 1 < count - 1 ? *first + room - 1 : count - 1;
+}
+
+bool reached(const struct state *state, kvs_phase phase) { return state->moment >= phase; }

@@ -1,0 +1,96 @@
+/* view_embedding.c: wte[token] + wpe[t] = x, and the rows of wpe that the steps around this one used, so that "one slot too
+ * far" can be seen as a vector. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tui/view.h"
+
+static double dot(const float *a, const float *b, int n) {
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += (double)a[i] * (double)b[i];
+  return sum;
+}
+
+static double largest(const float *values, int count) {
+  double most = 0;
+  for (int i = 0; i < count; i++)
+    if (fabs((double)values[i]) > most) most = fabs((double)values[i]);
+  return most;
+}
+
+static void draw_vector(struct cells *cells, struct area area, int line, const char *name, const float *values, int n,
+                        double scale, enum role role) {
+  cells_put(cells, area, line, 1, 14, role, name);
+  if (!values) {
+    cells_put(cells, area, line, 16, -1, ROLE_DIM, "none was added");
+    return;
+  }
+  char norm[24];
+  number_text(sqrt(dot(values, values, n)), 7, norm);
+  cells_graph(cells, area, line, 16, area.columns - 32, role == ROLE_TEXT ? ROLE_BAR : role, values, n, scale);
+  cells_putf(cells, area, line, area.columns - 14, -1, ROLE_DIM, "norm %s", norm);
+}
+
+/* The row of wpe at position t, as some step of this run used it; copied, since the look may forget. False if none did. */
+static bool wpe_row(struct look *look, int run, int steps, int t, float *copy, int n) {
+  for (int step = t - 2 < 0 ? 0 : t - 2; step < steps && step <= t + 2; step++) {
+    const struct look_step *s = look_step(look, run, step);
+    if (!s || s->position != t) continue;
+    const struct look_vectors *v = look_vectors(look, run, step);
+    if (!v || !v->wpe) continue;
+    memcpy(copy, v->wpe, (size_t)n * sizeof *copy);
+    return true;
+  }
+  return false;
+}
+
+/* Three rows of wpe around P, each with its distance from the right one. */
+static void draw_neighbours(struct cells *cells, struct area area, int line, const struct state *s, struct look *look,
+                            const struct look_run *run, int P, int used) {
+  enum { MOST = 8192 };
+  static float right[MOST], other[MOST];
+  if (run->n_embd > MOST) return;
+  bool known = wpe_row(look, s->run, run->steps, P, right, run->n_embd);
+  for (int t = P - 1; t <= P + 1; t++) {
+    if (t < 0) continue;
+    char name[32];
+    snprintf(name, sizeof name, "wpe[%d]", t);
+    enum role role = t == P ? ROLE_RIGHT : t == used ? ROLE_WRONG : ROLE_TEXT;
+    if (!wpe_row(look, s->run, run->steps, t, other, run->n_embd)) {
+      cells_put(cells, area, line, 1, 14, ROLE_DIM, name);
+      cells_put(cells, area, line++, 16, -1, ROLE_DIM, "no step near used it, so the trace does not have it");
+      continue;
+    }
+    draw_vector(cells, area, line++, name, other, run->n_embd, largest(other, run->n_embd), role);
+    if (!known || t == P) continue;
+    double distance = 0, cosine = dot(right, other, run->n_embd) /
+                                  sqrt(dot(right, right, run->n_embd) * dot(other, other, run->n_embd));
+    for (int i = 0; i < run->n_embd; i++) distance += pow((double)right[i] - (double)other[i], 2);
+    cells_putf(cells, area, line++, 16, -1, ROLE_DIM, "distance from wpe[%d] %.3f, cosine %.3f%s", P, sqrt(distance),
+               cosine, t == used ? "   ← this one was used" : "");
+  }
+}
+
+static void draw(struct cells *cells, struct area area, const struct state *s, struct look *look) {
+  const struct look_run *run = look_run(look, s->run);
+  const struct look_step *step = look_step(look, s->run, s->step);
+  const struct look_vectors *v = look_vectors(look, s->run, s->step);
+  if (!run || !step) return;
+  if (!v || !v->wte || !v->x) {
+    draw_absent(cells, area, "the embedding of this step was not logged", "kvstep run --log attention logs it");
+    return;
+  }
+  char name[32];
+  int P = step->length_before, used = step->position;
+  snprintf(name, sizeof name, "wte[%d] %.20s", step->token, step->text);
+  draw_vector(cells, area, 0, name, v->wte, run->n_embd, largest(v->wte, run->n_embd), ROLE_TEXT);
+  snprintf(name, sizeof name, used == LOOK_NONE ? "no position" : "+ wpe[%d]", used);
+  draw_vector(cells, area, 1, name, v->wpe, run->n_embd, v->wpe ? largest(v->wpe, run->n_embd) : 1,
+              used == P ? ROLE_RIGHT : ROLE_WRONG);
+  draw_vector(cells, area, 2, "= x", v->x, run->n_embd, largest(v->x, run->n_embd), ROLE_NEW);
+  cells_putf(cells, area, 4, 1, -1, ROLE_TEXT, "The rows of wpe around position %d:", P);
+  draw_neighbours(cells, area, 5, s, look, run, P, used);
+}
+
+const struct view view_embedding = {"embedding", "wte + wpe = x", draw};

@@ -1,0 +1,68 @@
+/* view_heads.c: every layer × head of one step as a small map of its weights over the rows; one of them is picked. */
+#include <stdio.h>
+
+#include "tui/view.h"
+
+#define LEFT 5
+
+/* The weights of a head in `width` columns: each column shows the largest of its rows. */
+static void draw_strip(struct cells *cells, struct area area, int line, int at, int width,
+                       const struct look_head *head) {
+  for (int c = 0; c < width; c++) {
+    int from = (int)((long)head->rows * c / width), to = (int)((long)head->rows * (c + 1) / width);
+    double most = 0;
+    if (head->rows < width) from = c, to = c < head->rows ? c + 1 : c;
+    for (int i = from; i < to; i++)
+      if ((double)head->weights[i] > most) most = (double)head->weights[i];
+    if (to > from) cells_heat(cells, area, line, at + c, 1, most);
+  }
+}
+
+static void draw_head(struct cells *cells, struct area area, int line, int at, int width, int lines, int layer,
+                      int head, const struct state *s, struct look *look) {
+  bool here = layer == s->layer && head == s->head;
+  const struct look_head *h = look_head(look, s->run, s->step, layer, head);
+  if (here) cells_put(cells, area, line, at - 1, 1, ROLE_HERE, "▸");
+  if (!h || !h->weights) {
+    cells_put(cells, area, line, at, width, ROLE_DIM, "-");
+    return;
+  }
+  draw_strip(cells, area, line, at, width, h);
+  if (lines < 2) return;
+  int best = 0;
+  for (int i = 1; i < h->rows; i++)
+    if (h->weights[i] > h->weights[best]) best = i;
+  char text[64];
+  snprintf(text, sizeof text,
+           width >= 14  ? "%d %.9s %.2f"
+           : width >= 8 ? "%d %.0s%.2f"
+                        : "%d",
+           best, look_row_text(look, s->run, s->step, layer, best), (double)h->weights[best]);
+  cells_put(cells, area, line + 1, at, width, here ? ROLE_HERE : ROLE_DIM, text);
+}
+
+static void draw(struct cells *cells, struct area area, const struct state *s, struct look *look) {
+  const struct look_run *run = look_run(look, s->run);
+  if (!run) return;
+  int width = (area.columns - LEFT) / run->n_head - 2;
+  if (width > 40) width = 40;
+  if (width < 1) width = 1;
+  int per_line = (area.columns - LEFT) / (width + 2), first_head, last_head;
+  window_of(run->n_head, per_line, s->head, &first_head, &last_head);
+  int lines = (area.rows - 2) / run->n_layer >= 2 ? 2 : 1, first, last;
+  if (lines == 2 && (area.rows - 2) / run->n_layer >= 3) lines = 3;
+  window_of(run->n_layer, (area.rows - 2) / lines, s->layer, &first, &last);
+  cells_putf(cells, area, 0, 0, -1, ROLE_DIM, "weights over the rows, old to new; below: the heaviest row. %s",
+             "[ ] layer, { } head, Enter goes in");
+  for (int head = first_head; head <= last_head; head++)
+    cells_putf(cells, area, 1, LEFT + 1 + (head - first_head) * (width + 2), width,
+               head == s->head ? ROLE_HERE : ROLE_DIM, width >= 7 ? "head %d" : "%d", head);
+  for (int layer = first; layer <= last; layer++) {
+    int line = 2 + (layer - first) * lines;
+    cells_putf(cells, area, line, 0, LEFT, layer == s->layer ? ROLE_HERE : ROLE_DIM, "L%d", layer);
+    for (int head = first_head; head <= last_head; head++)
+      draw_head(cells, area, line, LEFT + 1 + (head - first_head) * (width + 2), width, lines, layer, head, s, look);
+  }
+}
+
+const struct view view_heads = {"heads", "every layer × head in this step", draw};

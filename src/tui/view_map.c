@@ -1,0 +1,62 @@
+/* view_map.c: one head over all steps: a line for each step, a column for each cache row. Above the diagonal there is nothing in decode;
+ * in prefill there are rows already, and the causal mask hides them. */
+#include <stdio.h>
+
+#include "tui/view.h"
+
+#define LEFT 18 /* columns for the step and its token */
+
+static void draw_line(struct cells *cells, struct area area, int line, int step, int first, int last,
+                      const struct state *s, struct look *look) {
+  const struct look_step *t = look_step(look, s->run, step);
+  if (!t) return;
+  bool here = step == s->step;
+  int masked = t->mode == KVS_PREFILL ? t->prompt_steps : 0;
+  cells_putf(cells, area, line, 0, 6, here ? ROLE_HERE : ROLE_DIM, "%s%4d", here ? "▸" : " ", step);
+  cells_put(cells, area, line, 7, LEFT - 8, here ? ROLE_HERE : ROLE_TOKEN, t->text);
+  const struct look_head *head = look_head(look, s->run, step, s->layer, s->head);
+  if (!head || !head->weights) {
+    cells_put(cells, area, line, LEFT, -1, ROLE_DIM, "not logged");
+    return;
+  }
+  for (int row = first; row <= last; row++) {
+    int at = LEFT + row - first;
+    if (row < head->rows)
+      cells_heat(cells, area, line, at, 1, (double)head->weights[row]);
+    else if (row < masked)
+      cells_put(cells, area, line, at, 1, ROLE_DIM, "·");
+  }
+}
+
+/* The number under the row cursor, so that no cell is only a colour. */
+static void draw_reading(struct cells *cells, struct area area, const struct state *s, struct look *look) {
+  const struct look_head *head = look_head(look, s->run, s->step, s->layer, s->head);
+  if (!head || !head->weights) return;
+  int row = s->row < 0 ? head->rows - 1 : s->row;
+  if (row >= head->rows) return;
+  cells_putf(cells, area, 0, 0, -1, ROLE_TEXT, "step %d, row %d %s: weight %.4f, score %.3f", s->step, row,
+             look_row_text(look, s->run, s->step, s->layer, row), (double)head->weights[row],
+             head->scores ? (double)head->scores[row] : 0.0);
+  cells_put_right(cells, area, 0, area.columns, 26, ROLE_DIM, "· masked   (j k move row)");
+}
+
+static void draw(struct cells *cells, struct area area, const struct state *s, struct look *look) {
+  const struct look_run *run = look_run(look, s->run);
+  const struct look_step *step = look_step(look, s->run, s->step);
+  if (!run || !step) return;
+  int first_step, last_step, first_row, last_row, here = s->row < 0 ? step->length_before : s->row;
+  window_of(run->steps, area.rows - 2, s->step, &first_step, &last_step);
+  const struct look_step *newest = look_step(look, s->run, last_step);
+  int rows = newest && newest->length_after > 0 ? newest->length_after : run->steps;
+  if (newest && newest->mode == KVS_PREFILL && newest->prompt_steps > rows) rows = newest->prompt_steps;
+  window_of(rows, area.columns - LEFT, here, &first_row, &last_row);
+  draw_reading(cells, area, s, look);
+  cells_put(cells, area, 1, 0, LEFT - 1, ROLE_DIM, " step  token");
+  for (int row = first_row; row <= last_row; row += 10 - row % 10)
+    cells_putf(cells, area, 1, LEFT + row - first_row, 4, ROLE_DIM, "%d", row);
+  if (here >= first_row && here <= last_row) cells_put(cells, area, 1, LEFT + here - first_row, 1, ROLE_HERE, "v");
+  for (int i = first_step; i <= last_step; i++)
+    draw_line(cells, area, 2 + i - first_step, i, first_row, last_row, s, look);
+}
+
+const struct view view_map = {"map", "all steps × rows of this head", draw};

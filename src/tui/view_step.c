@@ -1,0 +1,188 @@
+/* view_step.c: the nine moments of one token on the left, the rows it attends to on the right. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tui/view.h"
+
+#define LEFT 46 /* columns of the moments' pane */
+
+/* What a moment says, once it has come. */
+static void moment_words(char *text, size_t size, kvs_phase phase, const struct look_step *t,
+                         const struct look_run *run, const struct look_head *head, struct look *look,
+                         const struct state *s) {
+  int P = t->length_before, rows = head ? head->rows : P + 1;
+  switch (phase) {
+  case KVS_READ_LENGTH:
+    snprintf(text, size, "t = cache length = %d", P);
+    break;
+  case KVS_EMBED:
+    if (t->position == LOOK_NONE)
+      snprintf(text, size, "x = wte[%d], no position", t->token);
+    else
+      snprintf(text, size, "x = wte[%d] + wpe[%d]", t->token, t->position);
+    break;
+  case KVS_PROJECT:
+    snprintf(text, size, "q, k, v of this token only");
+    break;
+  case KVS_APPEND:
+    snprintf(text, size, "row %d ← k, v   length %d → %d", P, P, t->length_after);
+    break;
+  case KVS_SCORE:
+    snprintf(text, size, "q·K[i]/√%d, i = 0..%d", run->head_dim, rows - 1);
+    break;
+  case KVS_SOFTMAX: {
+    double sum = 0;
+    for (int i = 0; head && head->weights && i < rows; i++) sum += (double)head->weights[i];
+    snprintf(text, size, "%d weights, sum %.3f, %s", rows, sum, t->mode == KVS_PREFILL ? "causal mask" : "no mask");
+    break;
+  }
+  case KVS_MIX:
+    snprintf(text, size, "Σ w[i]·V[i] → %d numbers", run->head_dim);
+    break;
+  case KVS_OUTPUT:
+    snprintf(text, size, "%d heads → c_proj → %d numbers", run->n_head, run->n_embd);
+    break;
+  case KVS_MLP:
+    snprintf(text, size, "residual, ln_2, MLP, residual");
+    break;
+  default: {
+    const struct look_top *top = look_top(look, s->run, s->step);
+    if (top && top->count)
+      snprintf(text, size, "next: %.20s %.3f", top->token[0].text, top->token[0].probability);
+    else
+      snprintf(text, size, "ln_f, %d logits", run->n_vocab);
+  }
+  }
+}
+
+static const char *const labels[KVS_PHASE_COUNT] = {"read",    "embed", "project", "append", "score",
+                                                    "softmax", "mix",   "output",  "mlp",    "logits"};
+
+static void draw_moments(struct cells *cells, struct area area, const struct state *s, struct look *look,
+                         const struct look_run *run, const struct look_step *step, const struct look_head *head) {
+  for (int phase = 0; phase < KVS_PHASE_COUNT; phase++) {
+    bool come = reached(s, (kvs_phase)phase), now = s->moment == (kvs_phase)phase;
+    enum role role = now ? ROLE_NEW : come ? ROLE_TEXT : ROLE_DIM;
+    cells_putf(cells, area, phase, 0, -1, role, "%s%2d %s", now ? "▸" : " ", phase + 1, labels[phase]);
+    if (!come) continue;
+    char text[96];
+    moment_words(text, sizeof text, (kvs_phase)phase, step, run, head, look, s);
+    bool wrong = phase == KVS_EMBED && step->position != step->length_before && step->length_before != LOOK_NONE;
+    cells_put(cells, area, phase, 12, -1, wrong ? ROLE_WRONG : role, text);
+  }
+}
+
+static double largest(const float *values, int count) {
+  double most = 0;
+  for (int i = 0; values && i < count; i++)
+    if (fabs((double)values[i]) > most) most = fabs((double)values[i]);
+  return most;
+}
+
+static void draw_vector(struct cells *cells, struct area area, int row, const char *name, const float *values,
+                        int count) {
+  cells_put(cells, area, row, 1, 5, ROLE_DIM, name);
+  if (!values) {
+    cells_put(cells, area, row, 6, -1, ROLE_DIM, "not logged");
+    return;
+  }
+  double norm = 0;
+  for (int i = 0; i < count; i++) norm += (double)values[i] * (double)values[i];
+  char number[24];
+  number_text(sqrt(norm), 7, number);
+  cells_graph(cells, area, row, 6, area.columns - 20, ROLE_BAR, values, count, largest(values, count));
+  cells_putf(cells, area, row, area.columns - 13, -1, ROLE_DIM, "norm%s", number);
+}
+
+/* The vectors that the current moment is about, as small graphs. */
+static void draw_vectors(struct cells *cells, struct area area, const struct state *s, struct look *look,
+                         const struct look_run *run, const struct look_step *step, const struct look_head *head) {
+  int d = run->head_dim, n = run->n_embd;
+  if (s->moment == KVS_EMBED) {
+    const struct look_vectors *v = look_vectors(look, s->run, s->step);
+    draw_vector(cells, area, 0, "wte", v ? v->wte : NULL, n);
+    draw_vector(cells, area, 1, "wpe", v ? v->wpe : NULL, n);
+    draw_vector(cells, area, 2, "x", v ? v->x : NULL, n);
+  } else if (s->moment == KVS_OUTPUT || s->moment == KVS_MLP) {
+    const struct look_layer *l = look_layer(look, s->run, s->step, s->layer);
+    draw_vector(cells, area, 0, s->moment == KVS_OUTPUT ? "attn" : "mlp",
+                l ? s->moment == KVS_OUTPUT ? l->attn_out : l->mlp_out : NULL, n);
+    draw_vector(cells, area, 1, "x", l ? s->moment == KVS_OUTPUT ? l->x_mid : l->x_out : NULL, n);
+  } else if (reached(s, KVS_PROJECT)) {
+    const struct look_row *own = look_row(look, s->run, s->step, s->layer, step->length_before);
+    draw_vector(cells, area, 0, "q", head ? head->q : NULL, d);
+    draw_vector(cells, area, 1, "k", own && own->k ? own->k + s->head * d : NULL, d);
+    draw_vector(cells, area, 2, "v", own && own->v ? own->v + s->head * d : NULL, d);
+    if (reached(s, KVS_MIX)) draw_vector(cells, area, 3, "out", head ? head->out : NULL, d);
+  }
+}
+
+/* One line of the rows' table; what the moment has not reached stays empty. */
+static void draw_row(struct cells *cells, struct area area, int line, int row, const struct state *s, struct look *look,
+                     const struct look_run *run, const struct look_step *step, const struct look_head *head) {
+  int P = step->length_before;
+  bool own = row == P, here = row == s->row || (s->row < 0 && own);
+  enum role role = own ? reached(s, KVS_APPEND) ? ROLE_NEW : ROLE_FREE : ROLE_TEXT;
+  cells_putf(cells, area, line, 0, 5, here ? ROLE_HERE : ROLE_DIM, "%s%4d", own ? "▸" : " ", row);
+  if (own && !reached(s, KVS_APPEND)) {
+    cells_put(cells, area, line, 6, -1, ROLE_FREE, "free: this token's k, v will go here");
+    return;
+  }
+  cells_put(cells, area, line, 6, 9, own ? ROLE_NEW : ROLE_TOKEN, look_row_text(look, s->run, s->step, s->layer, row));
+  int graphs = area.columns >= 100 ? (area.columns - 60) / 2 : 0, at = 16;
+  if (graphs > 0) {
+    const struct look_row *kv = look_row(look, s->run, s->step, s->layer, row);
+    const float *k = kv && kv->k ? kv->k + s->head * run->head_dim : NULL,
+                *v = kv && kv->v ? kv->v + s->head * run->head_dim : NULL;
+    if (graphs > run->head_dim) graphs = run->head_dim;
+    if (k) cells_graph(cells, area, line, at, graphs, role, k, run->head_dim, largest(k, run->head_dim));
+    if (v) cells_graph(cells, area, line, at + graphs + 2, graphs, role, v, run->head_dim, largest(v, run->head_dim));
+    at += 2 * graphs + 4;
+  }
+  char number[24];
+  if (head && head->scores && row < head->rows && reached(s, KVS_SCORE)) {
+    number_text((double)head->scores[row], 7, number);
+    cells_put(cells, area, line, at, 7, s->moment == KVS_SCORE ? ROLE_NEW : ROLE_TEXT, number);
+  }
+  if (head && head->weights && row < head->rows && reached(s, KVS_SOFTMAX)) {
+    number_text((double)head->weights[row], 7, number);
+    cells_put(cells, area, line, at + 7, 7, s->moment == KVS_SOFTMAX ? ROLE_NEW : ROLE_TEXT, number);
+    cells_bar(cells, area, line, at + 15, area.columns - at - 15 - (own ? 7 : 0), ROLE_BAR, (double)head->weights[row]);
+  }
+  if (own && area.columns - at > 24) cells_put_right(cells, area, line, area.columns, 6, ROLE_DIM, "itself");
+}
+
+static void draw_rows(struct cells *cells, struct area area, const struct state *s, struct look *look,
+                      const struct look_run *run, const struct look_step *step, const struct look_head *head) {
+  int count = step->length_before + 1, first, last;
+  int graphs = area.columns >= 100 ? (area.columns - 60) / 2 : 0;
+  if (graphs > run->head_dim) graphs = run->head_dim;
+  cells_put(cells, area, 0, 1, -1, ROLE_DIM, " row token");
+  if (graphs > 0) {
+    cells_put(cells, area, 0, 16, graphs, ROLE_DIM, "K");
+    cells_put(cells, area, 0, 18 + graphs, graphs, ROLE_DIM, "V");
+  }
+  cells_put(cells, area, 0, (graphs > 0 ? 20 + 2 * graphs : 16) + 2, -1, ROLE_DIM, "score weight");
+  window_of(count, area.rows - 1, s->row < 0 ? count - 1 : s->row, &first, &last);
+  for (int row = first; row <= last; row++) draw_row(cells, area, 1 + row - first, row, s, look, run, step, head);
+  if (first > 0) cells_putf(cells, area, 0, 0, 1, ROLE_DIM, "↑");
+  if (last < count - 1) cells_put_right(cells, area, area.rows - 1, area.columns, 1, ROLE_DIM, "↓");
+}
+
+static void draw(struct cells *cells, struct area area, const struct state *s, struct look *look) {
+  const struct look_run *run = look_run(look, s->run);
+  const struct look_step *step = look_step(look, s->run, s->step);
+  const struct look_head *head = look_head(look, s->run, s->step, s->layer, s->head);
+  if (!run || !step) return;
+  struct area left = area_columns(area, 0, LEFT);
+  struct area right = area_columns(area, LEFT + 2, area.columns - LEFT - 2);
+  cells_divider(cells, area, LEFT);
+  draw_moments(cells, left, s, look, run, step, head);
+  if (left.rows > KVS_PHASE_COUNT + 1)
+    draw_vectors(cells, area_rows(left, KVS_PHASE_COUNT + 1, left.rows - KVS_PHASE_COUNT - 1), s, look, run, step,
+                 head);
+  draw_rows(cells, right, s, look, run, step, head);
+}
+
+const struct view view_step = {"step", "the moments of this token, and the rows it attends to", draw};
