@@ -1,10 +1,14 @@
 /* json.c: JSON files through jansson. */
 #include "model/json.h"
 
+bool kvs_json_memory(const json_error_t *error) {
+  return error->text[0] == '\0' || json_error_code(error) == json_error_out_of_memory;
+}
+
 kvs_status kvs_json_read(const kvs_file *file, json_t **out, kvs_error *err) {
   json_error_t error;
   *out = json_loadb((const char *)file->bytes, file->size, JSON_REJECT_DUPLICATES, &error);
-  if (!*out && json_error_code(&error) == json_error_out_of_memory) return kvs_fail_memory(err, "reading JSON");
+  if (!*out && kvs_json_memory(&error)) return kvs_fail_memory(err, "reading JSON");
   if (!*out)
     return kvs_fail(err, KVS_ERR_INPUT,
                     "%s, line %d, column %d: not valid JSON: %s: copy the file again from where the model came from",

@@ -8,26 +8,16 @@
 #include <string.h>
 
 #include "model/config.h"
+#include "model/foreign.h"
 #include "model/json.h"
 #include "model/weights.h"
 
 /* ---- which files hold the weights -------------------------------------------------------------------------------- */
 
 /* No safetensors: say what is there instead, and how to get one. */
-static kvs_status refuse_without_weights(kvs_dir *dir, const char *path, kvs_error *err) {
-  static const struct {
-    const char *file, *what;
-  } others[] = {{"pytorch_model.bin", "a PyTorch checkpoint"},
-                {"pytorch_model.bin.index.json", "a sharded PyTorch checkpoint"},
-                {"tf_model.h5", "TensorFlow weights"},
-                {"flax_model.msgpack", "Flax weights"},
-                {"model.ckpt.index", "the original TensorFlow checkpoint"}};
-  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-    if (kvs_dir_has(dir, others[i].file))
-      return kvs_fail(err, KVS_ERR_INPUT,
-                      "%s: holds %s (%s) and no model.safetensors: load it with transformers and write it with "
-                      "save_pretrained(DIR, safe_serialization=True), or fetch the model's model.safetensors",
-                      path, others[i].what, others[i].file);
+static kvs_status refuse_without_weights(const char *path, kvs_error *err) {
+  kvs_status status = kvs_foreign_refuse(path, "model.safetensors", err);
+  if (status) return status;
   return kvs_fail(err, KVS_ERR_INPUT,
                   "%s: there is no model.safetensors (nor model.safetensors.index.json): put the model's weights there",
                   path);
@@ -134,10 +124,21 @@ static kvs_status open_weights(struct kvs_model_files *files, const char *path, 
     return status ? status : read_tensors(files, err);
   }
   if (kvs_dir_has(files->dir, "model.safetensors.index.json")) return open_sharded(files, err);
-  return refuse_without_weights(files->dir, path, err);
+  return refuse_without_weights(path, err);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
+
+/* A GGUF's or a checkpoint's directory often has no config.json either: then the weights are what must be spoken of. */
+static kvs_status refuse_without_config(kvs_dir *dir, const char *path, kvs_error *err) {
+  bool weights = kvs_dir_has(dir, "model.safetensors") || kvs_dir_has(dir, "model.safetensors.index.json");
+  kvs_status status = weights ? KVS_OK : kvs_foreign_refuse(path, "config.json or model.safetensors", err);
+  if (status) return status;
+  return kvs_fail(
+      err, KVS_ERR_INPUT,
+      "%s: there is no config.json; a model directory has config.json, model.safetensors, vocab.json and merges.txt",
+      path);
+}
 
 static kvs_status load(kvs_model *model, const char *name, kvs_error *err) {
   struct kvs_model_files *files = model->files;
@@ -145,11 +146,7 @@ static kvs_status load(kvs_model *model, const char *name, kvs_error *err) {
   kvs_config_note note;
   kvs_status status = kvs_dir_open(name, &files->dir, err);
   if (status) return status;
-  if (!kvs_dir_has(files->dir, "config.json"))
-    return kvs_fail(
-        err, KVS_ERR_INPUT,
-        "%s: there is no config.json; a model directory has config.json, model.safetensors, vocab.json and merges.txt",
-        name);
+  if (!kvs_dir_has(files->dir, "config.json")) return refuse_without_config(files->dir, name, err);
   status = kvs_dir_map(files->dir, "config.json", &config, err);
   if (!status) status = kvs_config_read(&config, &model->config, &note, err);
   if (!status && note.text[0]) kvs_model_warn(model, "%s", note.text);

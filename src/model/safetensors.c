@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/foreign.h"
 #include "model/json.h"
 
 #define COPY_AGAIN "the file is damaged or was cut short: copy it again from where the model came from"
@@ -28,14 +29,13 @@ static unsigned width_of(const char *dtype) {
 /* ---- the header as a whole --------------------------------------------------------------------------------------- */
 
 static kvs_status header_length(const kvs_file *file, uint64_t *length, kvs_error *err) {
+  const char *remedy, *what = kvs_foreign_content(file->bytes, file->size, &remedy);
+  if (what) return kvs_fail(err, KVS_ERR_INPUT, "%s: %s: %s", file->path, what, remedy);
   if (file->size < 8)
     return kvs_fail(err, KVS_ERR_INPUT, "%s: %zu bytes, too short for a safetensors file: " COPY_AGAIN, file->path,
                     file->size);
   *length = 0;
   for (int i = 7; i >= 0; i--) *length = *length << 8 | file->bytes[i];
-  if (memcmp(file->bytes, "version ", 8) == 0)
-    return kvs_fail(err, KVS_ERR_INPUT, "%s: a Git LFS pointer, not the file itself: fetch it with git lfs pull",
-                    file->path);
   if (*length > KVS_SAFETENSORS_HEADER_CAP)
     return kvs_fail(err, KVS_ERR_INPUT, "%s: the header claims %" PRIu64 " bytes; more than %d is refused: " COPY_AGAIN,
                     file->path, *length, KVS_SAFETENSORS_HEADER_CAP);
@@ -56,8 +56,7 @@ static kvs_status parse_header(const kvs_file *file, uint64_t length, json_t **r
         file->path);
   json_error_t error;
   *root = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &error);
-  if (!*root && json_error_code(&error) == json_error_out_of_memory)
-    return kvs_fail_memory(err, "reading the weights' header");
+  if (!*root && kvs_json_memory(&error)) return kvs_fail_memory(err, "reading the weights' header");
   if (!*root)
     return kvs_fail(err, KVS_ERR_INPUT, "%s: the header is not valid JSON at byte %d: %.200s: " COPY_AGAIN, file->path,
                     8 + error.position, error.text);

@@ -156,10 +156,24 @@ static const float *vector(binder *b, const char *name, int n) {
   return copy;
 }
 
-/* [cols][rows] in the file becomes [rows][cols]. */
+/* [cols][rows] in the file becomes [rows][cols], a square at a time: down whole columns of a matrix that does not fit in the cache
+ * it would take several times as long. */
+static inline void transpose_squares(unsigned char *to, const unsigned char *from, size_t rows, size_t cols,
+                                     size_t width) {
+  enum { SIDE = 16 };
+  for (size_t c0 = 0; c0 < cols; c0 += SIDE)
+    for (size_t r0 = 0; r0 < rows; r0 += SIDE)
+      for (size_t r = r0; r < rows && r < r0 + SIDE; r++)
+        for (size_t c = c0; c < cols && c < c0 + SIDE; c++)
+          memcpy(to + (r * cols + c) * width, from + (c * rows + r) * width, width);
+}
+
+/* With the width a constant, the innermost copy is one move and no call. */
 static void transpose(unsigned char *to, const unsigned char *from, size_t rows, size_t cols, size_t width) {
-  for (size_t c = 0; c < cols; c++)
-    for (size_t r = 0; r < rows; r++) memcpy(to + (r * cols + c) * width, from + (c * rows + r) * width, width);
+  if (width == 4)
+    transpose_squares(to, from, rows, cols, 4);
+  else
+    transpose_squares(to, from, rows, cols, 2);
 }
 
 /* A matrix [rows][cols], stored so, or transposed where `transposed`. */
