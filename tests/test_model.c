@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,6 +206,29 @@ static void files_nobody_may_read(void **state) {
   assert_int_equal(chmod(m->dir, 0700), 0);
 }
 
+static int json_allocations_left;
+
+static void *scarce(size_t size) { return json_allocations_left-- > 0 ? malloc(size) : NULL; }
+
+/* jansson has its allocations refused from the n-th on, for each n until it needs no more. */
+static void too_little_memory_for_json(void **state) {
+  model_files *m = *state;
+  kvs_status status = KVS_ERR_MEMORY;
+  for (int n = 0; status != KVS_OK; n++) {
+    kvs_error err = {0};
+    kvs_model *model;
+    json_allocations_left = n;
+    json_set_alloc_funcs(scarce, free);
+    status = kvs_model_open(m->dir, &model, &err);
+    json_set_alloc_funcs(malloc, free);
+    if (n == 0) assert_int_equal(status, KVS_ERR_MEMORY);
+    if (n == 0) assert_string_equal(err.message, "out of memory while reading JSON");
+    assert_true((status == KVS_OK) == (model != NULL));
+    kvs_model_free(model);
+    assert_in_range(n, 0, 5000);
+  }
+}
+
 /* ---- what is no directory ------------------------------------------------------------------------------------------------ */
 
 static void no_such_model(void **state) {
@@ -333,6 +357,7 @@ int main(void) {
       with_files(pipes_and_directories_in_a_files_place),
       with_files(links_that_lead_nowhere),
       with_files(files_nobody_may_read),
+      with_files(too_little_memory_for_json),
       cmocka_unit_test(no_such_model),
       with_files(a_path_through_a_file_or_too_long),
       with_files(a_file_is_called_what_it_is),

@@ -134,7 +134,7 @@ bool kvs_dir_has(const kvs_dir *dir, const char *file) {
   if (dir->builtin) return in_binary(dir, file, &found);
   char *path = path_of(dir, file);
   struct stat status;
-  bool has = path && (lstat(path, &status) == 0 || (errno != ENOENT && errno != ENOTDIR));
+  bool has = !path || (lstat(path, &status) == 0 || (errno != ENOENT && errno != ENOTDIR));
   free(path);
   return has;
 }

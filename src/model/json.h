@@ -6,6 +6,10 @@
 
 #include "model/dir.h"
 
+/* Whether parsing failed for want of memory, as far as jansson tells: it often says nothing at all then. `error` must have been
+ * zero before. */
+bool kvs_json_starved(const json_error_t *error);
+
 /* Parses a file. The caller decrefs *out. Errors: KVS_ERR_INPUT with file, line and column, KVS_ERR_MEMORY. */
 kvs_status kvs_json_read(const kvs_file *file, json_t **out, kvs_error *err);
 

@@ -55,10 +55,9 @@ static kvs_status parse_header(const kvs_file *file, uint64_t length, json_t **r
         "%s: the header is padded with NUL bytes where the format wants blanks: write it again with a current "
         "safetensors library",
         file->path);
-  json_error_t error;
+  json_error_t error = {0};
   *root = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &error);
-  if (!*root && json_error_code(&error) == json_error_out_of_memory)
-    return kvs_fail_memory(err, "reading the weights' header");
+  if (!*root && kvs_json_starved(&error)) return kvs_fail_memory(err, "reading the weights' header");
   if (!*root)
     return kvs_fail(err, KVS_ERR_INPUT, "%s: the header is not valid JSON at byte %d: %.200s: " COPY_AGAIN, file->path,
                     8 + error.position, error.text);
