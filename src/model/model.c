@@ -1,6 +1,7 @@
 /* model.c: opening a model: its directory, config.json, the weight files, and binding the one to the other. */
 #include "model/model.h"
 
+#include <limits.h>
 #include <openssl/evp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -34,13 +35,22 @@ static kvs_status map_weights(struct kvs_model_files *files, const char *name, k
 /* A shard's name is a file beside the index, nothing else. */
 static kvs_status check_shard_name(const kvs_file *index, const char *tensor, const json_t *value, kvs_error *err) {
   const char *shard = json_string_value(value);
-  if (shard && *shard && !strchr(shard, '/') && strcmp(shard, "..") != 0 && strcmp(shard, ".") != 0) return KVS_OK;
-  return kvs_fail(err, KVS_ERR_INPUT,
-                  "%s: the shard of tensor %.120s is \"%.120s\": expected the name of a file in the same directory",
-                  index->path, tensor, shard ? shard : "no text");
+  if (strlen(tensor) > KVS_MOST_NAME)
+    return kvs_fail(err, KVS_ERR_INPUT,
+                    "%s: a tensor's name has %zu bytes, more than %d are refused: copy the file again", index->path,
+                    strlen(tensor), KVS_MOST_NAME);
+  if (shard && *shard && !strchr(shard, '/') && strlen(shard) <= NAME_MAX && strcmp(shard, "..") != 0 &&
+      strcmp(shard, ".") != 0)
+    return KVS_OK;
+  char *found = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
+  kvs_fail(err, KVS_ERR_INPUT,
+           "%s: the shard of tensor %s is %s: expected the name of a file in the same directory: copy the file again",
+           index->path, tensor, found ? found : "unreadable");
+  free(found);
+  return KVS_ERR_INPUT;
 }
 
-#define MOST_SHARDS 4096
+#define MOST_SHARDS 1024
 
 static kvs_status map_shards(struct kvs_model_files *files, const kvs_file *index, const json_t *map, kvs_error *err) {
   files->weights = calloc(MOST_SHARDS, sizeof *files->weights);
@@ -56,7 +66,7 @@ static kvs_status map_shards(struct kvs_model_files *files, const kvs_file *inde
       known = strcmp(base ? base + 1 : files->weights[i].path, shard) == 0;
     }
     if (!status && !known && files->weights_count == MOST_SHARDS)
-      status = kvs_fail(err, KVS_ERR_INPUT, "%s: more than %d shards", index->path, MOST_SHARDS);
+      status = kvs_fail(err, KVS_ERR_INPUT, "%s: more than %d shards: copy the file again", index->path, MOST_SHARDS);
     if (!status && !known) status = map_weights(files, shard, err);
     if (status) return status;
   }
@@ -66,30 +76,34 @@ static kvs_status map_shards(struct kvs_model_files *files, const kvs_file *inde
   return KVS_OK;
 }
 
-static const kvs_stored_tensor *stored(const kvs_tensor_list *list, const char *name) {
-  for (size_t i = 0; i < list->count; i++)
-    if (strcmp(list->tensor[i].name, name) == 0) return &list->tensor[i];
-  return NULL;
+/* A tensor of the index that no shard has: what is left of the index when all that the shards have is taken away. */
+static kvs_status refuse_absent(const struct kvs_model_files *files, const kvs_file *index, const json_t *map,
+                                kvs_error *err) {
+  json_t *rest = json_copy((json_t *)map);
+  if (!rest) return kvs_fail_memory(err, "checking the index");
+  for (size_t i = 0; i < files->tensors.count; i++) json_object_del(rest, files->tensors.tensor[i].name);
+  const char *tensor = json_object_iter_key(json_object_iter(rest));
+  kvs_status status =
+      kvs_fail(err, KVS_ERR_INPUT, "%s: tensor %s is not in %s, where the index has it: copy that shard again",
+               index->path, tensor, json_string_value(json_object_get(map, tensor)));
+  json_decref(rest);
+  return status;
 }
 
-/* Every tensor is in the shard that the index says, and the index knows every tensor. */
+/* Every tensor is in the shard that the index says, and the index knows every tensor. So no two shards have the same one. */
 static kvs_status check_index(const struct kvs_model_files *files, const kvs_file *index, const json_t *map,
                               kvs_error *err) {
-  const char *tensor;
-  json_t *value;
-  json_object_foreach((json_t *)map, tensor, value) {
-    const kvs_stored_tensor *t = stored(&files->tensors, tensor);
-    const char *base = t ? strrchr(t->path, '/') + 1 : NULL;
-    if (!t || strcmp(base, json_string_value(value)) != 0)
-      return kvs_fail(err, KVS_ERR_INPUT,
-                      "%s: tensor %.120s is not in %.120s, where the index has it: copy that shard again", index->path,
-                      tensor, json_string_value(value));
+  for (size_t i = 0; i < files->tensors.count; i++) {
+    const kvs_stored_tensor *t = &files->tensors.tensor[i];
+    const char *shard = json_string_value(json_object_get(map, t->name));
+    if (!shard)
+      return kvs_fail(err, KVS_ERR_INPUT, "%s: tensor %s of %s is not in the index: copy both again", index->path,
+                      t->name, t->path);
+    if (strcmp(strrchr(t->path, '/') + 1, shard) != 0)
+      return kvs_fail(err, KVS_ERR_INPUT, "%s: tensor %s is in %s; the index has it in %s: copy both again",
+                      index->path, t->name, t->path, shard);
   }
-  for (size_t i = 0; i < files->tensors.count; i++)
-    if (!json_object_get(map, files->tensors.tensor[i].name))
-      return kvs_fail(err, KVS_ERR_INPUT, "%s: tensor %.120s of %s is not in the index: copy both again", index->path,
-                      files->tensors.tensor[i].name, files->tensors.tensor[i].path);
-  return KVS_OK;
+  return files->tensors.count == json_object_size(map) ? KVS_OK : refuse_absent(files, index, map, err);
 }
 
 static kvs_status read_tensors(struct kvs_model_files *files, kvs_error *err) {
