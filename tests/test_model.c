@@ -128,15 +128,16 @@ static void files_that_are_missing(void **state) {
 static void other_frameworks_weights_are_named(void **state) {
   model_files *m = *state;
   model_files_unlink(m, "model.safetensors");
-  const char *files[][2] = {{"pytorch_model.bin", "a PyTorch checkpoint"},
-                            {"pytorch_model.bin.index.json", "a sharded PyTorch checkpoint"},
-                            {"tf_model.h5", "TensorFlow weights"},
-                            {"flax_model.msgpack", "Flax weights"},
-                            {"model.ckpt.index", "the original TensorFlow checkpoint"}};
+  static const char convert[] = "save_pretrained(DIR, safe_serialization=True)";
+  const char *files[][3] = {
+      {"pytorch_model.bin", "a PyTorch checkpoint", convert},
+      {"pytorch_model.bin.index.json", "a sharded PyTorch checkpoint", convert},
+      {"tf_model.h5", "TensorFlow weights", convert},
+      {"flax_model.msgpack", "Flax weights", convert},
+      {"model.ckpt.index", "the original TensorFlow checkpoint", "of the Hugging Face model that it was made from"}};
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     char words[200];
-    snprintf(words, sizeof words, "%s|%s|no model.safetensors|save_pretrained(DIR, safe_serialization=True)",
-             files[i][0], files[i][1]);
+    snprintf(words, sizeof words, "%s|%s|no model.safetensors|%s", files[i][0], files[i][1], files[i][2]);
     model_files_text(m, files[i][0], "PK\3\4");
     check_refused(m->dir, KVS_ERR_INPUT, words);
     model_files_unlink(m, files[i][0]);
