@@ -406,7 +406,7 @@ static const struct {
     {{NULL, NULL, NULL}, "no tokenizer", "copy vocab.json and merges.txt"},
     {{VOCAB, NULL, NULL}, "vocab.json but no merges.txt", "copy"},
     {{NULL, "a b", NULL}, "merges.txt but no vocab.json", "copy"},
-    {{"", "", NULL}, "vocab.json, line 1", "not valid JSON"},
+    {{"", "", NULL}, "vocab.json", "the file is empty"},
     {{"{\"a\":0,\n\"a\":1}", "", NULL}, "vocab.json, line 2", "duplicate"},
     {{"{\"a\":0,\n\"b\"", "", NULL}, "vocab.json, line 2", "not valid JSON"},
     {{"{\"a\":0,\"b\":\"", "", NULL}, "vocab.json", "not valid JSON"},
