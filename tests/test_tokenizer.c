@@ -434,7 +434,7 @@ static const struct {
     {{VOCAB, "a b\nb a\n", NULL}, "merges.txt, line 2", "needs \"ba\""},
     {{VOCAB, "a b\n#version: 0.2\n", NULL}, "merges.txt, line 2", "needs \"#version:\""},
     {{VOCAB, "a \xFF\n", NULL}, "merges.txt, line 1", "needs \"<FF>\""},
-    {{NULL, NULL, ""}, "tokenizer.json, line 1", "not valid JSON"},
+    {{NULL, NULL, ""}, "tokenizer.json", "the file is empty"},
     {{NULL, NULL, "{}"}, "model.type is absent", "byte-level BPE"},
     {{NULL, NULL, "{\"model\":{\"type\":\"Unigram\"}}"}, "model.type is \"Unigram\"", "byte-level BPE"},
     {{NULL, NULL, JSON("[]", "\"pre_tokenizer\":{\"type\":\"Metaspace\"}")},
