@@ -120,6 +120,19 @@ static void the_header_is_strict_json(void **state) {
           "duplicate object key|shape");
 }
 
+/* Deeper than any recursion should follow. */
+static void nesting_without_end(void **state) {
+  (void)state;
+  const size_t depth = 200000;
+  char *header = malloc(depth + 6);
+  assert_non_null(header);
+  memcpy(header, "{\"t\":", 5);
+  memset(header + 5, '[', depth);
+  header[5 + depth] = '\0';
+  refused(header, 0, "not valid JSON|maximum parsing depth|copy it again");
+  free(header);
+}
+
 static void nul_padding_is_called_that(void **state) {
   (void)state;
   unsigned char bytes[8 + 6] = {6, 0, 0, 0, 0, 0, 0, 0, '{', '}', 0, 0, 0, 0};
@@ -252,6 +265,15 @@ static void offsets(void **state) {
   refused_tensor("{\"dtype\":\"F32\",\"shape\":[1]}", 4, "\"data_offsets\" is missing");
 }
 
+static void the_last_byte_counts(void **state) {
+  (void)state;
+  refused_tensor("{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[0,5]}", 4,
+                 "end at byte 5|the file has 4 bytes of data");
+  opened o = accepted("{\"t\":{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[0,5]}}", 5);
+  assert_int_equal(o.list.tensor[0].data[4], 5);
+  close_opened(&o);
+}
+
 static void names_that_no_message_could_show(void **state) {
   (void)state;
   char header[400], name[202];
@@ -321,6 +343,7 @@ int main(void) {
       cmocka_unit_test(files_too_short_for_a_length),
       cmocka_unit_test(a_git_lfs_pointer_is_called_one),
       cmocka_unit_test(the_header_is_strict_json),
+      cmocka_unit_test(nesting_without_end),
       cmocka_unit_test(nul_padding_is_called_that),
       cmocka_unit_test(metadata_is_skipped_by_its_key),
       cmocka_unit_test(every_field_lands_where_it_belongs),
@@ -329,6 +352,7 @@ int main(void) {
       cmocka_unit_test(shapes),
       cmocka_unit_test(shape_and_dtype_must_make_the_span),
       cmocka_unit_test(offsets),
+      cmocka_unit_test(the_last_byte_counts),
       cmocka_unit_test(names_that_no_message_could_show),
       cmocka_unit_test(the_data_is_covered_exactly),
       cmocka_unit_test(the_order_of_the_json_is_free),
