@@ -101,6 +101,22 @@ static void files_too_short_for_a_length(void **state) {
   check_refusal(zero, sizeof zero, "not valid JSON");
 }
 
+static void other_files_are_called_what_they_are(void **state) {
+  (void)state;
+  const struct {
+    const char *start, *words;
+  } others[] = {{"<!DOCTYPE html><html>", "a web page|download the file again"},
+                {"<!doctype html>", "a web page|download the file again"},
+                {"<html><body>", "a web page|download the file again"},
+                {"GGUF\3\1\1\1more", "a GGUF file|fetch the same model's model.safetensors"},
+                {"PK\3\4\24\1\1\1more", "a PyTorch checkpoint|save_pretrained(DIR, safe_serialization=True)"}};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    char *exact = strdup(others[i].start); /* of exactly its size */
+    check_refusal((const unsigned char *)exact, strlen(exact), others[i].words);
+    free(exact);
+  }
+}
+
 static void a_git_lfs_pointer_is_called_one(void **state) {
   (void)state;
   const char *pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n";
@@ -341,6 +357,7 @@ int main(void) {
       cmocka_unit_test(lengths_near_two_to_the_64),
       cmocka_unit_test(lengths_up_to_the_cap_and_past_it),
       cmocka_unit_test(files_too_short_for_a_length),
+      cmocka_unit_test(other_files_are_called_what_they_are),
       cmocka_unit_test(a_git_lfs_pointer_is_called_one),
       cmocka_unit_test(the_header_is_strict_json),
       cmocka_unit_test(nesting_without_end),

@@ -28,15 +28,31 @@ static unsigned width_of(const char *dtype) {
 
 /* ---- the header as a whole --------------------------------------------------------------------------------------- */
 
+/* What a file is that only bears the name, by its first 8 bytes, which as a header's length would be absurd; NULL: unknown. */
+static const char *what_else(const unsigned char *start) {
+  static const struct {
+    const char *start, *what;
+  } others[] = {
+      {"version ", "a Git LFS pointer, not the file itself: fetch it with git lfs pull"},
+      {"<!DOCTYP", "a web page, not the file itself: download the file again, by its own address"},
+      {"<!doctyp", "a web page, not the file itself: download the file again, by its own address"},
+      {"<html", "a web page, not the file itself: download the file again, by its own address"},
+      {"GGUF", "a GGUF file, whatever its name: fetch the same model's model.safetensors"},
+      {"PK\3\4", "a PyTorch checkpoint, whatever its name: load it with transformers and write it with "
+                 "save_pretrained(DIR, safe_serialization=True)"},
+  };
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (memcmp(start, others[i].start, strlen(others[i].start)) == 0) return others[i].what;
+  return NULL;
+}
+
 static kvs_status header_length(const kvs_file *file, uint64_t *length, kvs_error *err) {
   if (file->size < 8)
     return kvs_fail(err, KVS_ERR_INPUT, "%s: %zu bytes, too short for a safetensors file: " COPY_AGAIN, file->path,
                     file->size);
   *length = 0;
   for (int i = 7; i >= 0; i--) *length = *length << 8 | file->bytes[i];
-  if (memcmp(file->bytes, "version ", 8) == 0)
-    return kvs_fail(err, KVS_ERR_INPUT, "%s: a Git LFS pointer, not the file itself: fetch it with git lfs pull",
-                    file->path);
+  if (what_else(file->bytes)) return kvs_fail(err, KVS_ERR_INPUT, "%s: %s", file->path, what_else(file->bytes));
   if (*length > KVS_SAFETENSORS_HEADER_CAP)
     return kvs_fail(err, KVS_ERR_INPUT, "%s: the header claims %" PRIu64 " bytes; more than %d is refused: " COPY_AGAIN,
                     file->path, *length, KVS_SAFETENSORS_HEADER_CAP);
