@@ -371,6 +371,43 @@ static void a_file_size_limit_keeps_what_was_settled(void **state) {
   sqlite3_close(db);
 }
 
+/* Somebody else's file may have triggers; appending to it runs none. */
+static void triggers_of_a_file_do_not_run(void **state) {
+  (void)state;
+  const char *path = in_folder("trigger.kvt");
+  kvs_trace_source source = made_source(&small_config);
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  ok(begin(&source));
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  sqlite3 *db;
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(db,
+                                "CREATE TRIGGER a BEFORE UPDATE ON run BEGIN SELECT raise(ABORT, 'never'); END;"
+                                "CREATE TRIGGER b AFTER INSERT ON step BEGIN DELETE FROM step; END",
+                                NULL, NULL, NULL),
+                   SQLITE_OK);
+  sqlite3_close(db);
+  ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+  ok(begin(&source));
+  kvs_observer observer = kvs_trace_observer(trace);
+  ok(feed(&observer, &small_config, 0, &error));
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  ok(kvs_trace_read(path, &db, &error));
+  assert_int_equal(number(db, "SELECT count(*) FROM step"), 1);
+  sqlite3_close(db);
+}
+
+/* SQLite's own files beside the trace have longer names: what leaves no room for them is refused before it is made. */
+static void a_name_without_room_for_the_journal_is_refused(void **state) {
+  (void)state;
+  char path[300] = "/tmp/";
+  memset(path + 5, 'n', 250);
+  refuse(path, KVS_TRACE_NEW, KVS_ERR_IO, "at most 247 bytes");
+  assert_int_equal(access(path, F_OK), -1);
+}
+
 /* ---- others at the same time ----------------------------------------------------------------------------------- */
 
 static void a_reader_sees_whole_steps_only(void **state) {
@@ -418,6 +455,14 @@ static void half_a_step_is_never_committed(void **state) {
   assert_text(db, "SELECT group_concat(run || ':' || (finished_at IS NULL)) FROM run", "1:0,2:1");
   assert_int_equal(number(db, "SELECT count(*) FROM kv_row"), 2);
   sqlite3_close(db);
+  /* A later run that ends does not end the one that was cut off. */
+  ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+  ok(begin(&source));
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  ok(kvs_trace_read(path, &db, &error));
+  assert_text(db, "SELECT group_concat(run || ':' || (finished_at IS NULL)) FROM run", "1:0,2:1,3:0");
+  sqlite3_close(db);
 }
 
 int main(void) {
@@ -432,6 +477,8 @@ int main(void) {
       cmocka_unit_test(a_kill_loses_no_settled_step),
       cmocka_unit_test(a_full_disk_keeps_what_was_settled),
       cmocka_unit_test(a_file_size_limit_keeps_what_was_settled),
+      cmocka_unit_test(triggers_of_a_file_do_not_run),
+      cmocka_unit_test(a_name_without_room_for_the_journal_is_refused),
       cmocka_unit_test(a_reader_sees_whole_steps_only),
       cmocka_unit_test(half_a_step_is_never_committed),
   };

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,6 +175,11 @@ static kvs_status check_folder(const char *path, kvs_error *err) {
 
 static kvs_status check_path(const char *path, kvs_trace_open_mode mode, kvs_error *err) {
   if (!*path) return kvs_fail(err, KVS_ERR_IO, "the trace's file name is empty; name a file");
+  const char *slash = strrchr(path, '/');
+  size_t most = NAME_MAX - strlen("-journal"); /* SQLite puts its log and its journal beside the file */
+  if (strlen(slash ? slash + 1 : path) > most)
+    return kvs_fail(err, KVS_ERR_IO, "a trace's file name has at most %zu bytes, and this one is longer: %s", most,
+                    path);
   struct stat st;
   if (lstat(path, &st) != 0) {
     if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
@@ -248,6 +254,9 @@ static kvs_status connect_file(kvs_trace *trace, const kvs_config *config, kvs_e
   if (rc != SQLITE_OK) return kvs_trace_fail(trace, rc, err);
   sqlite3_extended_result_codes(trace->db, 1);
   sqlite3_busy_timeout(trace->db, BUSY_MILLISECONDS);
+  /* A trace has no triggers. Those of a file that somebody else made could change what is appended, or never end. */
+  sqlite3_db_config(trace->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, (int *)NULL);
+  sqlite3_db_config(trace->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)NULL);
   /* Rows of wide models fill 32 KiB pages well; 4 KiB pages waste less in a small trace. */
   int page = config->n_embd >= 512 ? 32768 : 4096;
   char sql[96];
