@@ -285,6 +285,17 @@ static void test_run_and_trace(void **state) {
   expect(1, "$K run -n 1 -o none/such.trace");
   expect(0, "$K run -n 1 --force -o a.trace && $K sql a.trace -o csv 'SELECT count(*) FROM run'");
   contains(last.out, "\r\n1\r\n");
+  /* The prompt's file is not replaced by the trace of it, by whatever name. */
+  expect(2, "echo prompt > p.txt; ln -s p.txt p2.txt; $K run -n 1 -f p2.txt --force -o p.txt");
+  contains(last.err, "the prompt's own file");
+  expect(0, "cat p.txt");
+  assert_string_equal(last.out, "prompt\n");
+  /* A limit on the size of files is reported like a full disk, and costs no finished step. */
+  expect(1, "ulimit -f 1200; $K run -p a -n 100 --log full -o limit.trace");
+  contains(last.err, "disk full");
+  contains(last.err, "of run 1 are kept");
+  expect(0, "$K info limit.trace");
+  contains(last.out, "NO: it was interrupted");
 }
 
 static void test_show(void **state) {

@@ -36,6 +36,7 @@ void decode_catch_signals(kvs_engine *engine) {
   sigaction(SIGPIPE, NULL, &old);
   pipe_kills = old.sa_handler == SIG_DFL;
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is then an error of the trace, with its message */
 }
 
 static double now(void) {
@@ -55,7 +56,7 @@ static kvs_status write_text(struct decode *d, const char *text, size_t length, 
     put_safe(stdout, text, length);
   else
     fwrite(text, 1, length, stdout);
-  if (isatty(STDOUT_FILENO)) fflush(stdout);
+  fflush(stdout); /* into a pipe as well: whoever reads it sees each token when it comes */
   if (!ferror(stdout)) return KVS_OK;
   d->write_error = errno ? errno : EIO;
   return kvs_fail(err, KVS_ERR_IO, "cannot write to standard output: %s", strerror(d->write_error));
