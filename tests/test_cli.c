@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <sqlite3.h>
 
 static char folder[] = "/tmp/kvstep-cli-XXXXXX";
 
@@ -350,11 +351,107 @@ static void test_sql(void **state) {
   contains(last.out, "12 bytes");
 }
 
+/* Numbers read back as what they were, a real one as a real one; a query may begin with a comment. */
+static void test_sql_exact(void **state) {
+  (void)state;
+  expect(0, "$K run -n 1 -o x.trace");
+  expect(0, "$K sql x.trace -o csv 'SELECT 1.0 AS a, 0.1 + 0.2 AS b, 1e22 AS c, 5 AS e' | tail -n 1");
+  assert_string_equal(last.out, "1.0,0.30000000000000004,1e+22,5\r\n");
+  expect(0, "$K sql x.trace -o json 'SELECT 1.0 AS a, -2e15 AS b, 1e999 AS c'");
+  assert_string_equal(last.out, "[{\"a\": 1.0, \"b\": -2e+15, \"c\": 1e999}]\n");
+  expect(0, "$K sql x.trace -o json 'SELECT char(155) AS c'");
+  assert_string_equal(last.out, "[{\"c\": \"\\u009b\"}]\n");
+  expect(0, "$K sql x.trace -o csv '-- how many?\nSELECT 6 AS n'");
+  assert_string_equal(last.out, "n\r\n6\r\n");
+}
+
+/* ---- traces from anybody --------------------------------------------------------------------------------------- */
+
+/* Escape, C1 CSI and a direction override, as SQL. */
+#define NASTY "'x' || char(27) || '[2J' || char(155) || '31m' || char(8238) || 'y'"
+
+/* A fresh trace, changed by `sql` with all checks off. */
+static void make_hostile(const char *sql) {
+  expect(0, "$K run -m reverse -n 6 -o h.trace --force --log full");
+  char path[64], *message = NULL;
+  snprintf(path, sizeof path, "%s/h.trace", folder);
+  sqlite3 *db;
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  sqlite3_exec(db, "PRAGMA ignore_check_constraints = 1", NULL, NULL, NULL);
+  if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK) fail_msg("%s: %s", sql, message);
+  sqlite3_close(db);
+}
+
+static void harmless(const char *text) {
+  for (const char *c = text; *c; c++) {
+    if ((unsigned char)*c < 0x20 && *c != '\n') fail_msg("byte %d in:\n%s", *c, text);
+    if (strncmp(c, "\xC2\x9B", 2) == 0 || strncmp(c, "\xE2\x80\xAE", 3) == 0) fail_msg("a control in:\n%s", text);
+  }
+}
+
+static void test_hostile_text(void **state) {
+  (void)state;
+  make_hostile("UPDATE run SET model = " NASTY ", engine = " NASTY ", fault = " NASTY ", command = " NASTY
+               ", created_at = " NASTY ", finished_at = " NASTY ", prompt = " NASTY "; UPDATE token SET text = " NASTY
+               "; UPDATE step SET mode = " NASTY ", source = " NASTY "; UPDATE top_token SET token_text = " NASTY);
+  static const char *const scripts[] = {
+      "$K info h.trace",
+      "$K show h.trace",
+      "$K show h.trace --ascii",
+      "LC_ALL=C $K info h.trace",
+      "LC_ALL=C $K show h.trace",
+      "$K sql h.trace \"SELECT model, engine, token.text AS \\\"$(printf 'a\\033b')\\\" "
+      "FROM run, token\"",
+      "LC_ALL=C $K sql h.trace 'SELECT model, text FROM run, token'"};
+  for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+    expect(0, scripts[i]);
+    harmless(last.out);
+    contains(last.out, "x");
+  }
+  expect(1, "$K sql h.trace \"SELECT * FROM \\\"$(printf 'no\\033[2J\\302\\233such')\\\"\"");
+  contains(last.err, "such");
+  harmless(last.err);
+  expect(1, "$K info \"$(printf 'no\\033[2J\\302\\233such')\"");
+  harmless(last.err);
+  expect(2, "$K \"$(printf 'no\\033[2J\\302\\233such')\"");
+  harmless(last.err);
+}
+
+static void test_hostile_numbers(void **state) {
+  (void)state;
+  /* Vectors that do not fit each other. */
+  static const char *const shorter[] = {"weights", "scores", "q", "out"};
+  for (int i = 0; i < 4; i++) {
+    char sql[96];
+    snprintf(sql, sizeof sql, "UPDATE head_step SET %s = X'0000803F'", shorter[i]);
+    make_hostile(sql);
+    expect(0, "$K info h.trace && $K show h.trace");
+  }
+  make_hostile("UPDATE kv_row SET k = X'00', v = NULL; UPDATE step_vector SET x = 'text', logits = 5");
+  expect(0, "$K info h.trace && $K show h.trace");
+  /* Shapes that no model has, and numbers whose sums overflow. */
+  make_hostile("UPDATE run SET n_layer = 9223372036854775807, n_embd = 9223372036854775807, head_dim = 2147483647");
+  expect(0, "$K info h.trace");
+  expect(1, "$K show h.trace");
+  contains(last.err, "damaged");
+  make_hostile("UPDATE run SET n_layer = -1, n_head = -1, head_dim = -1");
+  expect(0, "$K info h.trace");
+  expect(1, "$K show h.trace");
+  make_hostile("UPDATE step SET position = -9223372036854775808, cache_length_before = 9223372036854775807, "
+               "cache_length_after = -2147483648, logprob = 1e308");
+  expect(0, "$K info h.trace && $K show h.trace");
+  make_hostile("UPDATE step SET position = 2147483647, cache_length_before = 2147483647, token = -1");
+  expect(0, "$K info h.trace && $K show h.trace && $K show h.trace --layer 1 --head 3");
+}
+
 /* ---- streams and verification ---------------------------------------------------------------------------------- */
 
 static void test_streams(void **state) {
   (void)state;
   expect(0, "$K run -n 3 -o pipe.trace 2>&1 | head -c 1 >/dev/null; $K info pipe.trace");
+  /* The text comes as it is produced, into a pipe as well: the first read does not get all of it. */
+  expect(0, "all=$($K run -n 100 | wc -c); one=$($K run -n 100 | dd bs=65536 count=1 2>/dev/null | wc -c); "
+            "echo $one of $all; test $one -lt $all");
   expect(1, "$K run -n 1 > /dev/full");
   contains(last.err, "standard output");
   expect(1, "$K run -n 1 -o closed.trace >&-");
@@ -392,12 +489,21 @@ int main(void) {
   signal(SIGPIPE, SIG_IGN);
   if (!mkdtemp(folder)) return 1;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_usage_errors),  cmocka_unit_test(test_help),
-      cmocka_unit_test(test_one_table),     cmocka_unit_test(test_lists),
-      cmocka_unit_test(test_prompts),       cmocka_unit_test(test_context),
-      cmocka_unit_test(test_run_and_trace), cmocka_unit_test(test_show),
-      cmocka_unit_test(test_sql),           cmocka_unit_test(test_streams),
-      cmocka_unit_test(test_verify),        cmocka_unit_test(test_same_command_same_text),
+      cmocka_unit_test(test_usage_errors),
+      cmocka_unit_test(test_help),
+      cmocka_unit_test(test_one_table),
+      cmocka_unit_test(test_lists),
+      cmocka_unit_test(test_prompts),
+      cmocka_unit_test(test_context),
+      cmocka_unit_test(test_run_and_trace),
+      cmocka_unit_test(test_show),
+      cmocka_unit_test(test_sql),
+      cmocka_unit_test(test_streams),
+      cmocka_unit_test(test_sql_exact),
+      cmocka_unit_test(test_hostile_text),
+      cmocka_unit_test(test_hostile_numbers),
+      cmocka_unit_test(test_verify),
+      cmocka_unit_test(test_same_command_same_text),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   char script[128];

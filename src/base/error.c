@@ -23,8 +23,10 @@ kvs_status kvs_fail(kvs_error *err, kvs_status status, const char *format, ...) 
   int length = vsnprintf(err->message, sizeof err->message, format, arguments);
   va_end(arguments);
   if (length >= (int)sizeof err->message) drop_partial_character(err->message, sizeof err->message - 1);
-  for (char *c = err->message; *c; c++)
-    if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';
+  for (unsigned char *c = (unsigned char *)err->message; *c; c++) {
+    if (c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) *c++ = '?', *c = '?'; /* a C1 control: U+0080 to U+009F */
+    if (*c < 0x20 || *c == 0x7F) *c = '?';
+  }
   return status;
 }
 

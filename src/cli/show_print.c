@@ -24,7 +24,7 @@ static void put_number(double value) {
 }
 
 static void put_vector(struct style style, const char *name, const struct vector *v, int first, int count) {
-  if (!v->values || first + count > v->count) return;
+  if (!v->values || count > v->count - first) return;
   double sum = 0;
   for (int i = first; i < first + count; i++) sum += (double)v->values[i] * v->values[i];
   fputs("             ", stdout);
@@ -48,13 +48,16 @@ static void put_missing(struct style style, const char *what, const char *remedy
 static void put_header(const struct step_view *w, struct style style) {
   const char *dot = symbol(style, "·", "-"), *times = symbol(style, "×", "x");
   bool correct = !w->fault || strcmp(w->fault, "none") == 0;
-  printf("%s%s%s %s %d layers %s %d heads %s %d   run %d of %d: %s%s%s\n", color(style, ROLE_TITLE),
-         w->model ? w->model : "unnamed model", color(style, ROLE_PLAIN), dot, w->n_layer, times, w->n_head, times,
-         w->head_dim, w->at.run, w->last_run, color(style, correct ? ROLE_GOOD : ROLE_BAD),
-         correct ? "correct" : w->fault, color(style, ROLE_PLAIN));
-  printf("step %d of 0..%d (%s, %s)   layer %d   head %d   token %d ", w->at.step, w->last_step,
-         w->mode ? w->mode : "mode unknown", w->source ? w->source : "source unknown", w->at.layer, w->at.head,
-         w->token);
+  fputs(color(style, ROLE_TITLE), stdout);
+  put_shown(stdout, style, w->model ? w->model : "unnamed model");
+  printf("%s %s %d layers %s %d heads %s %d   run %d of %d: %s", color(style, ROLE_PLAIN), dot, w->n_layer, times,
+         w->n_head, times, w->head_dim, w->at.run, w->last_run, color(style, correct ? ROLE_GOOD : ROLE_BAD));
+  put_shown(stdout, style, correct ? "correct" : w->fault);
+  printf("%s\nstep %d of 0..%d (", color(style, ROLE_PLAIN), w->at.step, w->last_step);
+  put_shown(stdout, style, w->mode ? w->mode : "mode unknown");
+  fputs(", ", stdout);
+  put_shown(stdout, style, w->source ? w->source : "source unknown");
+  printf(")   layer %d   head %d   token %d ", w->at.layer, w->at.head, w->token);
   put_padded(stdout, style, w->text ? w->text : "?", w->text && text_width(w->text) < 16 ? text_width(w->text) : 16);
   if (!isnan(w->logprob)) printf("\nthe step before gave this token probability %.3f", exp(w->logprob));
   fputs("\n\n", stdout);
@@ -131,7 +134,7 @@ static void put_project(const struct step_view *w, struct style style) {
 
 /* Which rows are shown: all, or the first, the last two and the heaviest. `chosen` has room for the count. */
 static void choose_rows(const struct vector *weights, int count, bool *chosen) {
-  if (count <= SHOWN_ROWS || !weights->values) {
+  if (count <= SHOWN_ROWS || weights->count < count) { /* another engine's scores may be more than its weights */
     for (int i = 0; i < count; i++) chosen[i] = count <= SHOWN_ROWS || i < 4 || i >= count - 8;
     return;
   }
@@ -241,7 +244,7 @@ static void put_output(const struct step_view *w, struct style style) {
   put_vector(style, "attn_out", &w->attn_out, 0, w->attn_out.count);
   put_moment(style, 9, "then");
   printf("residual, ln_2, MLP, residual; %s\n",
-         w->at.layer + 1 < w->n_layer ? "next layer; last ln_f, the logits" : "then ln_f and the logits");
+         w->at.layer < w->n_layer - 1 ? "next layer; last ln_f, the logits" : "then ln_f and the logits");
   put_vector(style, "x_mid", &w->x_mid, 0, w->x_mid.count);
   put_vector(style, "mlp_out", &w->mlp_out, 0, w->mlp_out.count);
   put_vector(style, "x_out", &w->x_out, 0, w->x_out.count);

@@ -55,8 +55,13 @@ static int sql_error(sqlite3 *db, const char *sql, int result) {
     fputs("kvstep sql: a trace is only read here, and this statement writes; work on a copy with sqlite3\n", stderr);
   else if (result == SQLITE_INTERRUPT)
     fputs("kvstep sql: interrupted\n", stderr);
-  else
-    fprintf(stderr, "kvstep sql: %s\n", result == SQLITE_NOMEM ? "out of memory" : sqlite3_errmsg(db));
+  else {
+    /* It quotes names, from the query or from a trace of anybody's making. */
+    const char *said = result == SQLITE_NOMEM ? "out of memory" : sqlite3_errmsg(db);
+    fputs("kvstep sql: ", stderr);
+    put_safe(stderr, said, strlen(said));
+    fputc('\n', stderr);
+  }
   if (offset >= 0 && (size_t)offset <= strlen(sql)) put_caret(sql, offset);
   return result == SQLITE_INTERRUPT ? 130 : EXIT_BAD;
 }
