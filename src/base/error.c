@@ -2,8 +2,31 @@
 #include "kvstep/error.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+/* How many bytes the UTF-8 character at `s` has; 0 if there is none, or one that could move the cursor: C0, DEL, C1. */
+static int printable(const unsigned char *s) {
+  if (s[0] < 0x80) return s[0] >= 0x20 && s[0] != 0x7F;
+  int length = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
+  if (s[0] < 0xC2 || s[0] > 0xF4) return 0;
+  for (int i = 1; i < length; i++)
+    if ((s[i] & 0xC0) != 0x80) return 0; /* the text's NUL ends this as well */
+  bool overlong = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xF0 && s[1] < 0x90);
+  bool outside = (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF4 && s[1] > 0x8F);
+  bool control = s[0] == 0xC2 && s[1] < 0xA0;
+  return overlong || outside || control ? 0 : length;
+}
+
+/* Names come from files, and formats such as %.120s cut them anywhere: what is no printable UTF-8 becomes `?`. */
+static void make_printable(char *text) {
+  for (unsigned char *s = (unsigned char *)text; *s;) {
+    int length = printable(s);
+    if (length == 0) *s = '?';
+    s += length ? length : 1;
+  }
+}
 
 /* A cut at the buffer's end may fall inside a UTF-8 character: take its beginning off as well. */
 static void drop_partial_character(char *text, size_t length) {
@@ -23,10 +46,7 @@ kvs_status kvs_fail(kvs_error *err, kvs_status status, const char *format, ...) 
   int length = vsnprintf(err->message, sizeof err->message, format, arguments);
   va_end(arguments);
   if (length >= (int)sizeof err->message) drop_partial_character(err->message, sizeof err->message - 1);
-  for (unsigned char *c = (unsigned char *)err->message; *c; c++) {
-    if (c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) *c++ = '?', *c = '?'; /* a C1 control: U+0080 to U+009F */
-    if (*c < 0x20 || *c == 0x7F) *c = '?';
-  }
+  make_printable(err->message);
   return status;
 }
 

@@ -2,13 +2,12 @@
 #include "model/config.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/json.h"
 
-/* Far above any model there is, and low enough that products of two fit in 64 bits with room to spare. */
 #define MOST_LAYERS 10000
-#define MOST 100000000
 
 /* Reading goes on after a mistake; the first one is kept. */
 typedef struct reader {
@@ -23,9 +22,14 @@ static bool absent(const reader *r, const char *key) {
   return !value || json_is_null(value);
 }
 
+/* A value as it stands in the file, or NULL; in ASCII, so that it may be cut anywhere. The caller frees it. */
+static char *shown(const json_t *value) {
+  return json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
+}
+
 static void refuse(reader *r, const char *key, const char *expected) {
   if (r->status) return;
-  char *found = json_dumps(json_object_get(r->root, key), JSON_ENCODE_ANY | JSON_COMPACT);
+  char *found = shown(json_object_get(r->root, key));
   r->status = kvs_fail(r->err, KVS_ERR_INPUT, "%s: \"%s\" is %.60s: expected %s", r->path, key,
                        found ? found : "missing", expected);
   free(found);
@@ -81,7 +85,7 @@ static int eos(reader *r) {
   if (absent(r, key)) return -1;
   const json_t *value = json_object_get(r->root, key);
   if (json_is_array(value)) value = json_array_get(value, 0);
-  if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < MOST)
+  if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < KVS_MOST_SIZE)
     return (int)json_integer_value(value);
   refuse(r, key, "a token's id, or null");
   return -1;
@@ -89,26 +93,25 @@ static int eos(reader *r) {
 
 /* GPT-2 by model_type, or by architectures where there is no model_type. */
 static void check_architecture(reader *r) {
-  const char *type = json_string_value(json_object_get(r->root, "model_type"));
-  const char *architecture = json_string_value(json_array_get(json_object_get(r->root, "architectures"), 0));
-  if (type ? strcmp(type, "gpt2") == 0 : architecture && strncmp(architecture, "GPT2", 4) == 0) return;
+  const json_t *type = json_object_get(r->root, "model_type");
+  const json_t *architecture = json_array_get(json_object_get(r->root, "architectures"), 0);
+  const char *name = json_string_value(type), *class_name = json_string_value(architecture);
+  if (name ? strcmp(name, "gpt2") == 0 : class_name && strncmp(class_name, "GPT2", 4) == 0) return;
   if (r->status) return;
-  r->status = kvs_fail(
-      r->err, KVS_ERR_INPUT,
-      "%s: the model's type is %s%.60s%s; kvstep decodes GPT-2's architecture only (\"model_type\": \"gpt2\", such as "
-      "gpt2, gpt2-medium, distilgpt2)",
-      r->path, type || architecture ? "\"" : "",
-      type           ? type
-      : architecture ? architecture
-                     : "not given",
-      type || architecture ? "\"" : "");
+  char *found = shown(name ? type : architecture);
+  r->status = kvs_fail(r->err, KVS_ERR_INPUT,
+                       "%s: the model's type is %.60s; kvstep decodes GPT-2's architecture only (\"model_type\": "
+                       "\"gpt2\", such as gpt2, "
+                       "gpt2-medium, distilgpt2)",
+                       r->path, found ? found : "not given");
+  free(found);
 }
 
 static int context(reader *r, kvs_config_note *note) {
-  int n_positions = absent(r, "n_positions") ? 0 : count(r, "n_positions", MOST, 1);
-  int n_ctx = absent(r, "n_ctx") ? 0 : count(r, "n_ctx", MOST, 1);
+  int n_positions = absent(r, "n_positions") ? 0 : count(r, "n_positions", KVS_MOST_SIZE, 1);
+  int n_ctx = absent(r, "n_ctx") ? 0 : count(r, "n_ctx", KVS_MOST_SIZE, 1);
   if (n_positions && n_ctx && n_positions != n_ctx)
-    snprintf(note->text, sizeof note->text, "%.100s: n_positions is %d and n_ctx is %d: n_positions counts", r->path,
+    snprintf(note->text, sizeof note->text, "%s: n_positions is %d and n_ctx is %d: n_positions counts", r->path,
              n_positions, n_ctx);
   return n_positions ? n_positions : n_ctx;
 }
@@ -117,10 +120,10 @@ static kvs_status interpret(reader *r, kvs_config *c, kvs_config_note *note) {
   check_architecture(r);
   *c = (kvs_config){
       .n_layer = count(r, "n_layer", MOST_LAYERS, 0),
-      .n_head = count(r, "n_head", MOST, 0),
-      .n_embd = count(r, "n_embd", MOST, 0),
+      .n_head = count(r, "n_head", KVS_MOST_SIZE, 0),
+      .n_embd = count(r, "n_embd", KVS_MOST_SIZE, 0),
       .n_ctx = context(r, note),
-      .n_vocab = absent(r, "vocab_size") ? 0 : count(r, "vocab_size", MOST, 1),
+      .n_vocab = absent(r, "vocab_size") ? 0 : count(r, "vocab_size", KVS_MOST_SIZE, 1),
       .activation = activation(r),
       .layer_norm_epsilon = epsilon(r),
       .scale_attn_weights = flag(r, "scale_attn_weights", true),
@@ -129,7 +132,7 @@ static kvs_status interpret(reader *r, kvs_config *c, kvs_config_note *note) {
       .eos_token = eos(r),
   };
   if (r->status) return r->status;
-  c->n_inner = absent(r, "n_inner") ? 4 * c->n_embd : count(r, "n_inner", MOST, 1);
+  c->n_inner = absent(r, "n_inner") ? 4 * c->n_embd : count(r, "n_inner", KVS_MOST_SIZE, 1);
   if (flag(r, "add_cross_attention", false))
     refuse(r, "add_cross_attention", "false; kvstep decodes without an encoder");
   if (r->status) return r->status;

@@ -33,8 +33,13 @@ static bool ends_with(const char *text, const char *end) {
   return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-/* Says what a file is that was given where a model directory was expected. */
-static kvs_status refuse_file(const char *path, kvs_error *err) {
+/* Says what a file is that was given where a model directory was expected. A named pipe or a device is not opened: reading
+ * it could wait for ever. */
+static kvs_status refuse_file(const char *path, mode_t mode, kvs_error *err) {
+  if (!S_ISREG(mode))
+    return kvs_fail(
+        err, KVS_ERR_INPUT,
+        "%s: neither a directory nor a regular file; give a Hugging Face directory or a built-in model's name", path);
   unsigned char start[4] = {0};
   FILE *file = fopen(path, "rb");
   size_t got = file ? fread(start, 1, sizeof start, file) : 0;
@@ -64,7 +69,7 @@ static kvs_status refuse_missing(const char *name, kvs_error *err) {
     snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", kvs_builtin_at(i)->name);
   }
   return kvs_fail(err, KVS_ERR_IO, "%s: no such model directory, and no built-in model of that name (built in: %s)",
-                  name, names);
+                  *name ? name : "\"\"", names);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
@@ -77,7 +82,7 @@ kvs_status kvs_dir_open(const char *name, kvs_dir **out, kvs_error *err) {
   const kvs_builtin *builtin = strchr(name, '/') ? NULL : kvs_builtin_find(name);
   if (exists && S_ISDIR(status.st_mode)) builtin = NULL;
   if (!builtin) {
-    if (exists && !S_ISDIR(status.st_mode)) return refuse_file(name, err);
+    if (exists && !S_ISDIR(status.st_mode)) return refuse_file(name, status.st_mode, err);
     if (!exists && (failure == ENOENT || !*name)) return refuse_missing(name, err);
     if (!exists) return kvs_fail(err, KVS_ERR_IO, "%s: cannot be opened: %s", name, strerror(failure));
   }
@@ -128,7 +133,8 @@ bool kvs_dir_has(const kvs_dir *dir, const char *file) {
   kvs_file found;
   if (dir->builtin) return in_binary(dir, file, &found);
   char *path = path_of(dir, file);
-  bool has = path && access(path, F_OK) == 0;
+  struct stat status;
+  bool has = !path || (lstat(path, &status) == 0 || (errno != ENOENT && errno != ENOTDIR));
   free(path);
   return has;
 }

@@ -24,6 +24,9 @@ kvs_status kvs_dir_open(const char *name, kvs_dir **out, kvs_error *err);
 void kvs_dir_close(kvs_dir *dir);
 
 const char *kvs_dir_name(const kvs_dir *dir); /* built-in name, or the directory's last component */
+
+/* Whether there is such a file. A link to nothing and a directory that may not be searched count as yes: mapping it then says
+ * what is wrong, where "no" would call a file missing that the reader sees. So does want of memory. */
 bool kvs_dir_has(const kvs_dir *dir, const char *file);
 
 /* Maps one file. Errors: KVS_ERR_IO (missing, unreadable). An empty file has size 0 and bytes non-NULL. */

@@ -1,6 +1,7 @@
 /* model.c: opening a model: its directory, config.json, the weight files, and binding the one to the other. */
 #include "model/model.h"
 
+#include <limits.h>
 #include <openssl/evp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,26 +9,16 @@
 #include <string.h>
 
 #include "model/config.h"
+#include "model/foreign.h"
 #include "model/json.h"
 #include "model/weights.h"
 
 /* ---- which files hold the weights -------------------------------------------------------------------------------- */
 
 /* No safetensors: say what is there instead, and how to get one. */
-static kvs_status refuse_without_weights(kvs_dir *dir, const char *path, kvs_error *err) {
-  static const struct {
-    const char *file, *what;
-  } others[] = {{"pytorch_model.bin", "a PyTorch checkpoint"},
-                {"pytorch_model.bin.index.json", "a sharded PyTorch checkpoint"},
-                {"tf_model.h5", "TensorFlow weights"},
-                {"flax_model.msgpack", "Flax weights"},
-                {"model.ckpt.index", "the original TensorFlow checkpoint"}};
-  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-    if (kvs_dir_has(dir, others[i].file))
-      return kvs_fail(err, KVS_ERR_INPUT,
-                      "%s: holds %s (%s) and no model.safetensors: load it with transformers and write it with "
-                      "save_pretrained(DIR, safe_serialization=True), or fetch the model's model.safetensors",
-                      path, others[i].what, others[i].file);
+static kvs_status refuse_without_weights(const char *path, kvs_error *err) {
+  kvs_status status = kvs_foreign_refuse(path, "model.safetensors", err);
+  if (status) return status;
   return kvs_fail(err, KVS_ERR_INPUT,
                   "%s: there is no model.safetensors (nor model.safetensors.index.json): put the model's weights there",
                   path);
@@ -44,13 +35,22 @@ static kvs_status map_weights(struct kvs_model_files *files, const char *name, k
 /* A shard's name is a file beside the index, nothing else. */
 static kvs_status check_shard_name(const kvs_file *index, const char *tensor, const json_t *value, kvs_error *err) {
   const char *shard = json_string_value(value);
-  if (shard && *shard && !strchr(shard, '/') && strcmp(shard, "..") != 0 && strcmp(shard, ".") != 0) return KVS_OK;
-  return kvs_fail(err, KVS_ERR_INPUT,
-                  "%s: the shard of tensor %.120s is \"%.120s\": expected the name of a file in the same directory",
-                  index->path, tensor, shard ? shard : "no text");
+  if (strlen(tensor) > KVS_MOST_NAME)
+    return kvs_fail(err, KVS_ERR_INPUT,
+                    "%s: a tensor's name has %zu bytes, more than %d are refused: copy the file again", index->path,
+                    strlen(tensor), KVS_MOST_NAME);
+  if (shard && *shard && !strchr(shard, '/') && strlen(shard) <= NAME_MAX && strcmp(shard, "..") != 0 &&
+      strcmp(shard, ".") != 0)
+    return KVS_OK;
+  char *found = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
+  kvs_fail(err, KVS_ERR_INPUT,
+           "%s: the shard of tensor %s is %s: expected the name of a file in the same directory: copy the file again",
+           index->path, tensor, found ? found : "unreadable");
+  free(found);
+  return KVS_ERR_INPUT;
 }
 
-#define MOST_SHARDS 4096
+#define MOST_SHARDS 1024
 
 static kvs_status map_shards(struct kvs_model_files *files, const kvs_file *index, const json_t *map, kvs_error *err) {
   files->weights = calloc(MOST_SHARDS, sizeof *files->weights);
@@ -66,7 +66,7 @@ static kvs_status map_shards(struct kvs_model_files *files, const kvs_file *inde
       known = strcmp(base ? base + 1 : files->weights[i].path, shard) == 0;
     }
     if (!status && !known && files->weights_count == MOST_SHARDS)
-      status = kvs_fail(err, KVS_ERR_INPUT, "%s: more than %d shards", index->path, MOST_SHARDS);
+      status = kvs_fail(err, KVS_ERR_INPUT, "%s: more than %d shards: copy the file again", index->path, MOST_SHARDS);
     if (!status && !known) status = map_weights(files, shard, err);
     if (status) return status;
   }
@@ -76,30 +76,34 @@ static kvs_status map_shards(struct kvs_model_files *files, const kvs_file *inde
   return KVS_OK;
 }
 
-static const kvs_stored_tensor *stored(const kvs_tensor_list *list, const char *name) {
-  for (size_t i = 0; i < list->count; i++)
-    if (strcmp(list->tensor[i].name, name) == 0) return &list->tensor[i];
-  return NULL;
+/* A tensor of the index that no shard has: what is left of the index when all that the shards have is taken away. */
+static kvs_status refuse_absent(const struct kvs_model_files *files, const kvs_file *index, const json_t *map,
+                                kvs_error *err) {
+  json_t *rest = json_copy((json_t *)map);
+  if (!rest) return kvs_fail_memory(err, "checking the index");
+  for (size_t i = 0; i < files->tensors.count; i++) json_object_del(rest, files->tensors.tensor[i].name);
+  const char *tensor = json_object_iter_key(json_object_iter(rest));
+  kvs_status status =
+      kvs_fail(err, KVS_ERR_INPUT, "%s: tensor %s is not in %s, where the index has it: copy that shard again",
+               index->path, tensor, json_string_value(json_object_get(map, tensor)));
+  json_decref(rest);
+  return status;
 }
 
-/* Every tensor is in the shard that the index says, and the index knows every tensor. */
+/* Every tensor is in the shard that the index says, and the index knows every tensor. So no two shards have the same one. */
 static kvs_status check_index(const struct kvs_model_files *files, const kvs_file *index, const json_t *map,
                               kvs_error *err) {
-  const char *tensor;
-  json_t *value;
-  json_object_foreach((json_t *)map, tensor, value) {
-    const kvs_stored_tensor *t = stored(&files->tensors, tensor);
-    const char *base = t ? strrchr(t->path, '/') + 1 : NULL;
-    if (!t || strcmp(base, json_string_value(value)) != 0)
-      return kvs_fail(err, KVS_ERR_INPUT,
-                      "%s: tensor %.120s is not in %.120s, where the index has it: copy that shard again", index->path,
-                      tensor, json_string_value(value));
+  for (size_t i = 0; i < files->tensors.count; i++) {
+    const kvs_stored_tensor *t = &files->tensors.tensor[i];
+    const char *shard = json_string_value(json_object_get(map, t->name));
+    if (!shard)
+      return kvs_fail(err, KVS_ERR_INPUT, "%s: tensor %s of %s is not in the index: copy both again", index->path,
+                      t->name, t->path);
+    if (strcmp(strrchr(t->path, '/') + 1, shard) != 0)
+      return kvs_fail(err, KVS_ERR_INPUT, "%s: tensor %s is in %s; the index has it in %s: copy both again",
+                      index->path, t->name, t->path, shard);
   }
-  for (size_t i = 0; i < files->tensors.count; i++)
-    if (!json_object_get(map, files->tensors.tensor[i].name))
-      return kvs_fail(err, KVS_ERR_INPUT, "%s: tensor %.120s of %s is not in the index: copy both again", index->path,
-                      files->tensors.tensor[i].name, files->tensors.tensor[i].path);
-  return KVS_OK;
+  return files->tensors.count == json_object_size(map) ? KVS_OK : refuse_absent(files, index, map, err);
 }
 
 static kvs_status read_tensors(struct kvs_model_files *files, kvs_error *err) {
@@ -134,10 +138,21 @@ static kvs_status open_weights(struct kvs_model_files *files, const char *path, 
     return status ? status : read_tensors(files, err);
   }
   if (kvs_dir_has(files->dir, "model.safetensors.index.json")) return open_sharded(files, err);
-  return refuse_without_weights(files->dir, path, err);
+  return refuse_without_weights(path, err);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
+
+/* A GGUF's or a checkpoint's directory often has no config.json either: then the weights are what must be spoken of. */
+static kvs_status refuse_without_config(kvs_dir *dir, const char *path, kvs_error *err) {
+  bool weights = kvs_dir_has(dir, "model.safetensors") || kvs_dir_has(dir, "model.safetensors.index.json");
+  kvs_status status = weights ? KVS_OK : kvs_foreign_refuse(path, "config.json or model.safetensors", err);
+  if (status) return status;
+  return kvs_fail(
+      err, KVS_ERR_INPUT,
+      "%s: there is no config.json; a model directory has config.json, model.safetensors, vocab.json and merges.txt",
+      path);
+}
 
 static kvs_status load(kvs_model *model, const char *name, kvs_error *err) {
   struct kvs_model_files *files = model->files;
@@ -145,11 +160,7 @@ static kvs_status load(kvs_model *model, const char *name, kvs_error *err) {
   kvs_config_note note;
   kvs_status status = kvs_dir_open(name, &files->dir, err);
   if (status) return status;
-  if (!kvs_dir_has(files->dir, "config.json"))
-    return kvs_fail(
-        err, KVS_ERR_INPUT,
-        "%s: there is no config.json; a model directory has config.json, model.safetensors, vocab.json and merges.txt",
-        name);
+  if (!kvs_dir_has(files->dir, "config.json")) return refuse_without_config(files->dir, name, err);
   status = kvs_dir_map(files->dir, "config.json", &config, err);
   if (!status) status = kvs_config_read(&config, &model->config, &note, err);
   if (!status && note.text[0]) kvs_model_warn(model, "%s", note.text);

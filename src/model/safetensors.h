@@ -7,6 +7,7 @@
 #include "model/dir.h"
 
 #define KVS_MOST_DIMENSIONS 8
+#define KVS_MOST_NAME 200                    /* bytes of a tensor's name: messages show it whole */
 #define KVS_SAFETENSORS_HEADER_CAP 100000000 /* bytes of header; a larger one is refused before it is read */
 
 typedef struct kvs_stored_tensor {

@@ -6,7 +6,7 @@
 #include "text/utf8.h"
 
 kvs_shown kvs_show(const char *text, size_t length) {
-  kvs_shown shown;
+  kvs_shown shown = {{0}};
   kvs_token_text((const unsigned char *)text, length < 60 ? length : 60, shown.text, sizeof shown.text);
   return shown;
 }

@@ -56,9 +56,9 @@ def epochs(tokens, window, batch, rng):
 def main():
     args = argparse.ArgumentParser(description=__doc__)
     args.add_argument("--out", default="../austen", help="folder of the model")
-    args.add_argument("--steps", type=int, default=3000)
+    args.add_argument("--steps", type=int, default=7500)
     args.add_argument("--batch", type=int, default=24)
-    args.add_argument("--dropout", type=float, default=0.0)
+    args.add_argument("--dropout", type=float, default=0.05)
     args.add_argument("--lr-matrix", type=float, default=0.02)
     args.add_argument("--lr-rest", type=float, default=0.004)
     args.add_argument("--decay", type=float, default=0.1)

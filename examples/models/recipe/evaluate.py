@@ -34,12 +34,22 @@ def positions(fault, prompt, length):
 
 
 @torch.no_grad()
-def continue_greedily(net, prompt, count, fault, end=None):
-    """Appends the most likely token, count times or until the token end."""
+def continue_text(net, prompt, count, fault, end=None, temperature=0.0, seed=1):
+    """Appends count tokens, or fewer if the token end comes.
+
+    Temperature 0 always takes the most likely token; above 0 the token is drawn, with
+    the logits divided by the temperature first.
+    """
+    dice = torch.Generator().manual_seed(seed)
     ids = list(prompt)
     for _ in range(count):
         t = positions(fault, len(prompt), len(ids))
-        ids.append(net(torch.tensor([ids]), t)[0, -1].argmax().item())
+        logits = net(torch.tensor([ids]), t)[0, -1]
+        if temperature == 0:
+            ids.append(logits.argmax().item())
+        else:
+            chances = torch.softmax(logits / temperature, -1)
+            ids.append(torch.multinomial(chances, 1, generator=dice).item())
         if ids[-1] == end:
             break
     return ids[len(prompt):]
@@ -79,8 +89,11 @@ def evaluate_austen(folder):
     for prompt in ["It is a truth universally acknowledged, that",
                    "Elizabeth was", "\"My dear Emma,\" said"]:
         for fault in FAULTS:
-            out = continue_greedily(net, tokenizer.encode(prompt), 60, fault)
-            print(f"[{fault}] {prompt}|{tokenizer.decode(out)}\n")
+            for heat in (0, 0.8):
+                out = continue_text(net, tokenizer.encode(prompt), 70, fault,
+                                    temperature=heat)
+                print(f"[{fault}, temperature {heat}] {prompt}|"
+                      f"{tokenizer.decode(out)}\n")
 
 
 @torch.no_grad()
@@ -123,7 +136,7 @@ def evaluate_reverse(folder):
     for word in ["position", "cache", "letter", "attention"]:
         for fault in FAULTS:
             prompt = tokenizer.encode(word + ">")
-            out = continue_greedily(net, prompt, 31 - len(prompt), fault, reverse.END)
+            out = continue_text(net, prompt, 31 - len(prompt), fault, reverse.END)
             print(f"[{fault}] {word}> {tokenizer.decode(out)!r}")
 
 
