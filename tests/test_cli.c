@@ -129,6 +129,7 @@ static void test_usage_errors(void **state) {
       {"$K run --steps 0,5", "one range"},
       {"$K run --log loud", "attention, full, steps"},
       {"$K run --fault of-by-one", "did you mean `off-by-one`"},
+      {"$K run --fault-from 3", "needs --fault"},
       {"$K run --append", "needs -o"},
       {"$K run --force", "needs -o"},
       {"$K run --append --force -o t", "exclude"},
@@ -247,6 +248,16 @@ static void test_context(void **state) {
   contains(last.err, "note");
   assert_int_equal(run_input(text, (size_t)n_ctx - 2, "$K run - -n 9"), 0);
   contains(last.err, "2 of 9");
+  /* A fault that leaves wpe within the prompt: what came before is fed and logged. */
+  assert_int_equal(run_input(text, (size_t)n_ctx, "$K run - -n 9 --fault off-by-one --fault-from 0 -o in.trace"), 0);
+  contains(last.err, "under the fault off-by-one");
+  expect(
+      0,
+      "$K sql in.trace -o csv 'SELECT count(*), (SELECT count(*) FROM rule WHERE off_by = 1), max(position) FROM step"
+      "' | tail -n 1");
+  char counts[64];
+  snprintf(counts, sizeof counts, "%d,%d,%d\r\n", n_ctx - 1, n_ctx - 1, n_ctx - 1);
+  assert_string_equal(last.out, counts);
   free(text);
 }
 

@@ -107,6 +107,20 @@ static kvs_status generate(struct decode *d, kvs_error *err) {
   return KVS_OK;
 }
 
+/* A fault can want a position past wpe's last row within the prompt, and the engine then feeds nothing of the batch:
+ * everything up to there is fed, so that the trace holds it, and the status still says where the context ended. */
+static kvs_status feed_prompt(struct decode *d, int count, kvs_error *err) {
+  const int *tokens = d->session->tokens;
+  kvs_status status = kvs_engine_prefill(d->engine, tokens, count, KVS_PROMPT, err), part = status;
+  kvs_error part_error;
+  while (part == KVS_ERR_CONTEXT && --count > 0)
+    part = kvs_engine_prefill(d->engine, tokens, count, KVS_PROMPT, &part_error);
+  if (part == KVS_OK) d->fed = count;
+  if (part == KVS_OK || part == KVS_ERR_CONTEXT) return status;
+  if (status == KVS_ERR_CONTEXT && err) *err = part_error;
+  return part;
+}
+
 static kvs_status decode_steps(struct decode *d, kvs_error *err) {
   const struct session *s = d->session;
   if (caught) return kvs_fail(err, KVS_ERR_CANCELLED, "interrupted");
@@ -115,11 +129,9 @@ static kvs_status decode_steps(struct decode *d, kvs_error *err) {
   int count = (int)s->token_count;
   bool telling = isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO) && count > 256;
   if (telling) fprintf(stderr, "reading %d tokens of prompt …", count);
-  status = kvs_engine_prefill(d->engine, s->tokens, count, KVS_PROMPT, err);
+  status = feed_prompt(d, count, err);
   if (telling) fputs("\r\033[K", stderr);
-  if (status != KVS_OK) return status;
-  d->fed = count;
-  return generate(d, err);
+  return status == KVS_OK ? generate(d, err) : status;
 }
 
 /* Why there are fewer tokens than asked for; the engine's own words say which position was wanted. */
@@ -163,7 +175,7 @@ int decode_end(const struct decode *d, int code) {
     raise(SIGPIPE);
   }
   if (code != EXIT_OK || !d->ended || !(isatty(STDERR_FILENO) || d->path)) return code;
-  fprintf(stderr, "kvstep: %zu prompt tokens + %d generated", d->session->token_count, d->generated);
+  fprintf(stderr, "kvstep: %d prompt tokens + %d generated", d->fed - d->generated, d->generated);
   if (d->generated && d->seconds > 0) fprintf(stderr, ", %.1f tokens/s", d->generated / d->seconds);
   if (d->path) fprintf(stderr, "; run %d in %s", d->run, d->path);
   fputc('\n', stderr);

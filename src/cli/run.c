@@ -77,6 +77,7 @@ static int check_values(const struct command *command, const struct arguments *a
   if (v->append && v->force) return usage_error(command, "--append and --force exclude each other");
   if ((v->append || v->force) && !v->output)
     return usage_error(command, "--%s needs -o TRACE", v->append ? "append" : "force");
+  if (v->fault_from >= 0 && !v->fault) return usage_error(command, "--fault-from needs --fault NAME");
   if (v->output && !*v->output) return usage_error(command, "-o: the trace's name is empty");
   if (v->output && v->force && v->prompt.file && is_same_file(v->output, v->prompt.file))
     return usage_error(command, "-o: `%s` is the prompt's own file; --force would destroy it", v->output);
