@@ -371,6 +371,56 @@ static void a_file_size_limit_keeps_what_was_settled(void **state) {
   sqlite3_close(db);
 }
 
+static void change(const char *path, const char *sql) {
+  sqlite3 *db;
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(db);
+}
+
+/* A run's line may have been deleted in a shell, where foreign keys are off: its steps are still there, so its number is
+ * not given again. */
+static void a_number_that_steps_still_have_is_not_given_again(void **state) {
+  (void)state;
+  const char *path = in_folder("orphans.kvt");
+  kvs_trace_source source = made_source(&small_config);
+  for (int run = 1; run <= 3; run++) {
+    ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+    ok(begin(&source));
+    kvs_observer observer = kvs_trace_observer(trace);
+    ok(feed(&observer, &small_config, 0, &error));
+    ok(kvs_trace_end_run(trace, &error));
+    ok(kvs_trace_close(trace, &error));
+    if (run == 2) change(path, "DELETE FROM run WHERE run = 2; DELETE FROM step WHERE run = 2");
+  }
+  sqlite3 *db;
+  ok(kvs_trace_read(path, &db, &error));
+  assert_text(db, "SELECT group_concat(run) FROM run", "1,3");
+  sqlite3_close(db);
+  change(path, "UPDATE run SET run = 9223372036854775807 WHERE run = 3");
+  ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+  assert_status(begin(&source), KVS_ERR_INPUT, __LINE__);
+  assert_says("write to another file");
+  ok(kvs_trace_close(trace, &error));
+}
+
+/* Every column can be read where a TEXT must be UTF-8. */
+static void what_is_no_text_is_stored_as_a_blob(void **state) {
+  (void)state;
+  const char *path = in_folder("bytes.kvt");
+  kvs_trace_source source = made_source(&small_config);
+  source.model = "m\xFF";
+  const kvs_run_info info = {.command = "kvstep run -p '\xC3'", .sampling = {.top_p = 1}};
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  ok(kvs_trace_begin_run_from(trace, &source, &info, NULL, NULL, &error));
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  sqlite3 *db;
+  ok(kvs_trace_read(path, &db, &error));
+  assert_text(db, "SELECT typeof(model) || ' ' || hex(model) || ' ' || typeof(command) FROM run", "blob 6DFF blob");
+  sqlite3_close(db);
+}
+
 /* Somebody else's file may have triggers; appending to it runs none. */
 static void triggers_of_a_file_do_not_run(void **state) {
   (void)state;
@@ -380,14 +430,9 @@ static void triggers_of_a_file_do_not_run(void **state) {
   ok(begin(&source));
   ok(kvs_trace_end_run(trace, &error));
   ok(kvs_trace_close(trace, &error));
+  change(path, "CREATE TRIGGER a BEFORE UPDATE ON run BEGIN SELECT raise(ABORT, 'never'); END;"
+               "CREATE TRIGGER b AFTER INSERT ON step BEGIN DELETE FROM step; END");
   sqlite3 *db;
-  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-  assert_int_equal(sqlite3_exec(db,
-                                "CREATE TRIGGER a BEFORE UPDATE ON run BEGIN SELECT raise(ABORT, 'never'); END;"
-                                "CREATE TRIGGER b AFTER INSERT ON step BEGIN DELETE FROM step; END",
-                                NULL, NULL, NULL),
-                   SQLITE_OK);
-  sqlite3_close(db);
   ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
   ok(begin(&source));
   kvs_observer observer = kvs_trace_observer(trace);
@@ -477,6 +522,8 @@ int main(void) {
       cmocka_unit_test(a_kill_loses_no_settled_step),
       cmocka_unit_test(a_full_disk_keeps_what_was_settled),
       cmocka_unit_test(a_file_size_limit_keeps_what_was_settled),
+      cmocka_unit_test(a_number_that_steps_still_have_is_not_given_again),
+      cmocka_unit_test(what_is_no_text_is_stored_as_a_blob),
       cmocka_unit_test(triggers_of_a_file_do_not_run),
       cmocka_unit_test(a_name_without_room_for_the_journal_is_refused),
       cmocka_unit_test(a_reader_sees_whole_steps_only),
