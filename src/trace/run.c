@@ -199,16 +199,13 @@ static void bind_string(sqlite3_stmt *insert, int at, const char *text) {
 /* The first number after every run that is there, and after those whose line in `run` was deleted while their steps were
  * left: a shell has foreign keys off. */
 static kvs_status next_run(kvs_trace *trace, int64_t *number, kvs_error *err) {
-#define LAST(table) "ifnull((SELECT max(run) FROM " table "), 0)"
-  kvs_status status = pragma_value(
-      trace,
-      "SELECT 1 + max(0, " LAST("run") ", " LAST("step") ", " LAST("event") ", " LAST("kv_row") ", " LAST(
-          "head_"
-          "step") ", " LAST("layer_step") ", " LAST("step_vector") ", " LAST("top_token") ", " LAST("head_stat") ","
-                                                                                                                 " " LAST("step_"
-                                                                                                                          "stat") ")",
-      number, err);
-#undef LAST
+  static const char sql[] = "SELECT 1 + max(0, coalesce(max(last), 0)) FROM ("
+                            "SELECT max(run) AS last FROM run UNION ALL SELECT max(run) FROM step UNION ALL "
+                            "SELECT max(run) FROM event UNION ALL SELECT max(run) FROM kv_row UNION ALL "
+                            "SELECT max(run) FROM head_step UNION ALL SELECT max(run) FROM head_stat UNION ALL "
+                            "SELECT max(run) FROM layer_step UNION ALL SELECT max(run) FROM step_vector UNION ALL "
+                            "SELECT max(run) FROM step_stat UNION ALL SELECT max(run) FROM top_token)";
+  kvs_status status = pragma_value(trace, sql, number, err);
   if (status == KVS_OK && *number > INT_MAX)
     status =
         kvs_fail(err, KVS_ERR_INPUT, "%s: its last run is number %lld, and no more can follow; write to another file",
