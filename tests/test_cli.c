@@ -293,6 +293,8 @@ static void test_run_and_trace(void **state) {
   contains(last.out, "run 2");
   contains(last.out, "off-by-one");
   contains(last.out, "cache");
+  contains(last.out, "kept in every step");
+  contains(last.out, "broken in 1 step:");
   expect(1, "$K run -n 1 -o .");
   expect(1, "$K run -n 1 -o none/such.trace");
   expect(0, "$K run -n 1 --force -o a.trace && $K sql a.trace -o csv 'SELECT count(*) FROM run'");
@@ -480,12 +482,17 @@ static void test_verify(void **state) {
   contains(last.out, "identical bits in all");
   expect(1, "$K verify -n 2 --fault reset-to-zero");
   contains(last.out, "differ");
+  expect(
+      0,
+      "$K verify -p a -n 2 --fault reset-to-zero | grep -E '^ +1 .* [0-9.]*[1-9][0-9.e-]* .*differ'"); /* by how much */
 }
 
 static void test_same_command_same_text(void **state) {
   (void)state;
   expect(0, "$K run -n 8 --temperature 1 --seed 5 > one; $K run -n 8 --temperature=1 --seed=5 --threads 1 > two; cmp "
             "one two");
+  expect(0, "$K run -n 1 --seed 0x123456789abc -o seed.trace && $K sql seed.trace -o csv 'SELECT seed FROM run'");
+  contains(last.out, "\r\n20015998343868\r\n");
 }
 
 int main(void) {

@@ -264,6 +264,35 @@ static void assert_whole(sqlite3 *db, int at_least) {
   assert_text(db, "PRAGMA integrity_check", "ok");
 }
 
+/* Replacing a file under its writer would end in its removing the new file's log. */
+static void a_file_that_is_being_written_is_not_replaced(void **state) {
+  (void)state;
+  const char *path = in_folder("busy.kvt");
+  kvs_trace_source source = made_source(&small_config);
+  int ends[2], status;
+  assert_int_equal(pipe(ends), 0);
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) close(ends[0]), write_until_killed(path, ends[1]);
+  close(ends[1]);
+  char c;
+  assert_int_equal(read(ends[0], &c, 1), 1);
+  ok(kvs_trace_create(path, KVS_TRACE_REPLACE, &trace, &error));
+  assert_status(begin(&source), KVS_ERR_IO, __LINE__);
+  assert_says("in use by another program");
+  ok(kvs_trace_close(trace, &error));
+  assert_int_equal(read(ends[0], &c, 1), 1); /* and it goes on */
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  assert_true(WIFSIGNALED(status));
+  close(ends[0]);
+  ok(kvs_trace_create(path, KVS_TRACE_REPLACE, &trace, &error));
+  ok(begin(&source));
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  assert_one_file(path);
+}
+
 static void a_kill_loses_no_settled_step(void **state) {
   (void)state;
   srand(7);
@@ -371,13 +400,6 @@ static void a_file_size_limit_keeps_what_was_settled(void **state) {
   sqlite3_close(db);
 }
 
-static void change(const char *path, const char *sql) {
-  sqlite3 *db;
-  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-  assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
-  sqlite3_close(db);
-}
-
 /* A run's line may have been deleted in a shell, where foreign keys are off: its steps are still there, so its number is
  * not given again. */
 static void a_number_that_steps_still_have_is_not_given_again(void **state) {
@@ -391,13 +413,13 @@ static void a_number_that_steps_still_have_is_not_given_again(void **state) {
     ok(feed(&observer, &small_config, 0, &error));
     ok(kvs_trace_end_run(trace, &error));
     ok(kvs_trace_close(trace, &error));
-    if (run == 2) change(path, "DELETE FROM run WHERE run = 2; DELETE FROM step WHERE run = 2");
+    if (run == 2) execute(path, "DELETE FROM run WHERE run = 2; DELETE FROM step WHERE run = 2");
   }
   sqlite3 *db;
   ok(kvs_trace_read(path, &db, &error));
   assert_text(db, "SELECT group_concat(run) FROM run", "1,3");
   sqlite3_close(db);
-  change(path, "UPDATE run SET run = 9223372036854775807 WHERE run = 3");
+  execute(path, "UPDATE run SET run = 9223372036854775807 WHERE run = 3");
   ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
   assert_status(begin(&source), KVS_ERR_INPUT, __LINE__);
   assert_says("write to another file");
@@ -430,8 +452,8 @@ static void triggers_of_a_file_do_not_run(void **state) {
   ok(begin(&source));
   ok(kvs_trace_end_run(trace, &error));
   ok(kvs_trace_close(trace, &error));
-  change(path, "CREATE TRIGGER a BEFORE UPDATE ON run BEGIN SELECT raise(ABORT, 'never'); END;"
-               "CREATE TRIGGER b AFTER INSERT ON step BEGIN DELETE FROM step; END");
+  execute(path, "CREATE TRIGGER a BEFORE UPDATE ON run BEGIN SELECT raise(ABORT, 'never'); END;"
+                "CREATE TRIGGER b AFTER INSERT ON step BEGIN DELETE FROM step; END");
   sqlite3 *db;
   ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
   ok(begin(&source));
@@ -519,6 +541,7 @@ int main(void) {
       cmocka_unit_test(reading_tells_wrong_files_apart),
       cmocka_unit_test(odd_names_are_names_of_files),
       cmocka_unit_test(permissions_are_respected),
+      cmocka_unit_test(a_file_that_is_being_written_is_not_replaced),
       cmocka_unit_test(a_kill_loses_no_settled_step),
       cmocka_unit_test(a_full_disk_keeps_what_was_settled),
       cmocka_unit_test(a_file_size_limit_keeps_what_was_settled),

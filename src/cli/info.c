@@ -73,7 +73,8 @@ static kvs_status put_steps(sqlite3 *db, int run, long long *total, kvs_error *e
   if (status != KVS_OK) return status;
   printf("  steps       %s: %s prefill, %s decode\n", grouped(*total), grouped(*total - decode), grouped(decode));
   if (off)
-    printf("  rule        broken in %s steps: position is not the cache's length before the append\n", grouped(off));
+    printf("  rule        broken in %s step%s: position is not the cache's length before the append\n", grouped(off),
+           off == 1 ? "" : "s");
   else
     puts("  rule        kept in every step");
   return KVS_OK;

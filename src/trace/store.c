@@ -220,6 +220,22 @@ kvs_status kvs_trace_create(const char *path, kvs_trace_open_mode mode, kvs_trac
   return KVS_OK;
 }
 
+/* Who writes to a database in WAL mode holds a lock on its file all the while. If the file were replaced under them, they
+ * would remove the new one's log when they close theirs, since that goes by its name. */
+static kvs_status check_unused(const kvs_trace *trace, kvs_error *err) {
+  int file = open(trace->file, O_RDWR | O_CLOEXEC);
+  if (file < 0) return KVS_OK; /* what that means is told by who makes the file */
+  /* SQLite's lock bytes: https://www.sqlite.org/fileformat.html#the_lock_byte_page */
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1 << 30, .l_len = 512};
+  bool used = fcntl(file, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  close(file);
+  if (!used) return KVS_OK;
+  return kvs_fail(
+      err, KVS_ERR_IO,
+      "%s: in use by another program (process %ld), so it is not replaced; end that, or choose another name",
+      trace->path, (long)lock.l_pid);
+}
+
 /* Removes the old trace with what a crash may have left beside it. */
 static kvs_status remove_old(kvs_trace *trace, kvs_error *err) {
   static const char *const ends[] = {"-wal", "-shm", "-journal", ""};
@@ -274,7 +290,8 @@ kvs_status kvs_trace_open(kvs_trace *trace, const kvs_config *config, kvs_error 
   kvs_status status = check_path(trace->path, trace->mode, err); /* it may have changed since kvs_trace_create */
   if (status != KVS_OK) return status;
   bool appending = trace->mode == KVS_TRACE_APPEND && access(trace->file, F_OK) == 0;
-  if (trace->mode == KVS_TRACE_REPLACE) status = remove_old(trace, err);
+  if (trace->mode == KVS_TRACE_REPLACE) status = check_unused(trace, err);
+  if (status == KVS_OK && trace->mode == KVS_TRACE_REPLACE) status = remove_old(trace, err);
   if (status == KVS_OK && !appending) status = make_file(trace, err);
   if (status == KVS_OK) status = connect_file(trace, config, err);
   return status;
