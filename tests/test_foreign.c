@@ -124,8 +124,8 @@ static void what_only_calls_itself_safetensors_is_named(void **state) {
       {"\x80\2}q\1(X\0\0\0", 10, "pickle", "save_pretrained"},
       {"\x89HDF\r\n\x1a\n", 8, "HDF5", "from_tf=True"},
       {"version https://git-lfs.invalid/spec/v1\n", 40, "a Git LFS pointer", "git lfs pull"},
-      {"<!DOCTYPE html><html>", 21, "a web page", "download it again"},
-      {"<html>Not found</html>", 22, "a web page", "download it again"},
+      {"<!DOCTYPE html><html>", 21, "a web page", "download the file again"},
+      {"<html>Not found</html>", 22, "a web page", "download the file again"},
       {"GGU", 3, "too short", "copy it again"},
   };
   put_config();

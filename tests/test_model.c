@@ -149,7 +149,7 @@ static void empty_files(void **state) {
   model_files_text(m, "model.safetensors", "");
   check_refused(m->dir, KVS_ERR_INPUT, "model.safetensors: 0 bytes, too short for a safetensors file|copy it again");
   model_files_text(m, "config.json", "");
-  check_refused(m->dir, KVS_ERR_INPUT, "config.json: the file is empty|copy it again");
+  check_refused(m->dir, KVS_ERR_INPUT, "config.json, line 1: not valid JSON: the file is empty|copy it again");
 }
 
 static void cut_short(void **state) {

@@ -201,7 +201,7 @@ static void an_index_without_a_map(void **state) {
   model_files *m = *state;
   const struct {
     const char *text, *words;
-  } bad[] = {{"", ": the file is empty|copy it again"},
+  } bad[] = {{"", ", line 1: not valid JSON: the file is empty|copy it again"},
              {"{}", ": there is no \"weight_map\"|copy the file again"},
              {"{\"weight_map\": []}", ": there is no \"weight_map\"|copy the file again"},
              {"{\"weight_map\": {}}", ": \"weight_map\" names no shard|copy the file again"},

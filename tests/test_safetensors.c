@@ -101,6 +101,22 @@ static void files_too_short_for_a_length(void **state) {
   check_refusal(zero, sizeof zero, "not valid JSON");
 }
 
+static void other_files_are_called_what_they_are(void **state) {
+  (void)state;
+  const struct {
+    const char *start, *words;
+  } others[] = {{"<!DOCTYPE html><html>", "a web page|download the file again"},
+                {"<!doctype html>", "a web page|download the file again"},
+                {"<html><body>", "a web page|download the file again"},
+                {"GGUF\3\1\1\1more", "a GGUF file|of the Hugging Face model"},
+                {"PK\3\4\24\1\1\1more", "a PyTorch checkpoint|save_pretrained(DIR, safe_serialization=True)"}};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    char *exact = strdup(others[i].start); /* of exactly its size */
+    check_refusal((const unsigned char *)exact, strlen(exact), others[i].words);
+    free(exact);
+  }
+}
+
 static void a_git_lfs_pointer_is_called_one(void **state) {
   (void)state;
   const char *pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n";
@@ -118,6 +134,19 @@ static void the_header_is_strict_json(void **state) {
           1, "duplicate object key|\"t\"");
   refused("{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
           "duplicate object key|shape");
+}
+
+/* Deeper than any recursion should follow. */
+static void nesting_without_end(void **state) {
+  (void)state;
+  const size_t depth = 200000;
+  char *header = malloc(depth + 6);
+  assert_non_null(header);
+  memcpy(header, "{\"t\":", 5);
+  memset(header + 5, '[', depth);
+  header[5 + depth] = '\0';
+  refused(header, 0, "not valid JSON|maximum parsing depth|copy it again");
+  free(header);
 }
 
 static void nul_padding_is_called_that(void **state) {
@@ -252,6 +281,15 @@ static void offsets(void **state) {
   refused_tensor("{\"dtype\":\"F32\",\"shape\":[1]}", 4, "\"data_offsets\" is missing");
 }
 
+static void the_last_byte_counts(void **state) {
+  (void)state;
+  refused_tensor("{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[0,5]}", 4,
+                 "end at byte 5|the file has 4 bytes of data");
+  opened o = accepted("{\"t\":{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[0,5]}}", 5);
+  assert_int_equal(o.list.tensor[0].data[4], 5);
+  close_opened(&o);
+}
+
 static void names_that_no_message_could_show(void **state) {
   (void)state;
   char header[400], name[202];
@@ -319,8 +357,10 @@ int main(void) {
       cmocka_unit_test(lengths_near_two_to_the_64),
       cmocka_unit_test(lengths_up_to_the_cap_and_past_it),
       cmocka_unit_test(files_too_short_for_a_length),
+      cmocka_unit_test(other_files_are_called_what_they_are),
       cmocka_unit_test(a_git_lfs_pointer_is_called_one),
       cmocka_unit_test(the_header_is_strict_json),
+      cmocka_unit_test(nesting_without_end),
       cmocka_unit_test(nul_padding_is_called_that),
       cmocka_unit_test(metadata_is_skipped_by_its_key),
       cmocka_unit_test(every_field_lands_where_it_belongs),
@@ -329,6 +369,7 @@ int main(void) {
       cmocka_unit_test(shapes),
       cmocka_unit_test(shape_and_dtype_must_make_the_span),
       cmocka_unit_test(offsets),
+      cmocka_unit_test(the_last_byte_counts),
       cmocka_unit_test(names_that_no_message_could_show),
       cmocka_unit_test(the_data_is_covered_exactly),
       cmocka_unit_test(the_order_of_the_json_is_free),

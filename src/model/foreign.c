@@ -23,8 +23,9 @@ const char *kvs_foreign_content(const unsigned char *bytes, size_t size, const c
       {"\x80\2", 2, "a Python pickle, as old PyTorch checkpoints are", SAVE_AGAIN},
       {"\x89HDF", 4, "an HDF5 file, as TensorFlow weights are", SAVE_FROM("from_tf")},
       {"version https://git-lfs", 23, "a Git LFS pointer, not the file itself", "fetch it with git lfs pull"},
-      {"<!DOCTYPE", 9, "a web page, not the file itself", "download it again and look at what the server answers"},
-      {"<html", 5, "a web page, not the file itself", "download it again and look at what the server answers"},
+      {"<!DOCTYP", 8, "a web page, not the file itself", "download the file again, by its own address"},
+      {"<!doctyp", 8, "a web page, not the file itself", "download the file again, by its own address"},
+      {"<html", 5, "a web page, not the file itself", "download the file again, by its own address"},
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (size >= kinds[i].length && memcmp(bytes, kinds[i].start, kinds[i].length) == 0) {

@@ -9,7 +9,8 @@ kvs_status kvs_json_read(const kvs_file *file, json_t **out, kvs_error *err) {
   json_error_t error = {0};
   *out = NULL;
   if (file->size == 0)
-    return kvs_fail(err, KVS_ERR_INPUT, "%s: the file is empty: copy it again from where the model came from",
+    return kvs_fail(err, KVS_ERR_INPUT,
+                    "%s, line 1: not valid JSON: the file is empty: copy it again from where the model came from",
                     file->path);
   *out = json_loadb((const char *)file->bytes, file->size, JSON_REJECT_DUPLICATES, &error);
   if (!*out && kvs_json_starved(&error)) return kvs_fail_memory(err, "reading JSON");
