@@ -287,6 +287,9 @@ static void test_run_and_trace(void **state) {
   expect(0, "cat text");
   assert_string_equal(last.out, logged);
   free(logged);
+  expect(0, "$K run -m reverse -p 'position>' -n 3 -o m.trace >/dev/null && $K sql m.trace -o csv "
+            "'SELECT mode, source, min(step), max(step) FROM step GROUP BY 1, 2 ORDER BY 3' | tail -n +2");
+  assert_string_equal(last.out, "prefill,prompt,0,8\r\ndecode,sampled,9,11\r\n");
   expect(1, "$K run -n 1 -o a.trace");
   contains(last.err, "a.trace");
   expect(0, "$K run -n 1 --append --fault off-by-one -o a.trace && $K info a.trace");
@@ -322,6 +325,9 @@ static void test_show(void **state) {
   assert_null(strchr(last.out, '\033'));
   for (char *line = last.out; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
     assert_true(strcspn(line, "\n") <= 80);
+  expect(0, "t=$($K sql s.trace -o csv 'SELECT token_text FROM top_token WHERE run = 1 AND rank = 1 ORDER BY step DESC"
+            " LIMIT 1' | tail -n 1 | tr -d '\\r\\n\"'); $K show s.trace --run 1 | grep -A 1 '^Next token' | grep -F \" "
+            "1 $t\"");
   expect(0, "$K show s.trace");
   contains(last.out, "one too far");
   contains(last.out, "not logged");
@@ -370,6 +376,8 @@ static void test_sql_exact(void **state) {
   expect(0, "$K run -n 1 -o x.trace");
   expect(0, "$K sql x.trace -o csv 'SELECT 1.0 AS a, 0.1 + 0.2 AS b, 1e22 AS c, 5 AS e' | tail -n 1");
   assert_string_equal(last.out, "1.0,0.30000000000000004,1e+22,5\r\n");
+  expect(0, "$K sql x.trace -o csv \"SELECT 'say \\\"hi\\\"' AS a, '\\\"' AS b, 'plain' AS c\" | tail -n 1");
+  assert_string_equal(last.out, "\"say \"\"hi\"\"\",\"\"\"\",plain\r\n");
   expect(0, "$K sql x.trace -o json 'SELECT 1.0 AS a, -2e15 AS b, 1e999 AS c'");
   assert_string_equal(last.out, "[{\"a\": 1.0, \"b\": -2e+15, \"c\": 1e999}]\n");
   expect(0, "$K sql x.trace -o json 'SELECT char(155) AS c'");

@@ -501,6 +501,56 @@ static void a_reader_sees_whole_steps_only(void **state) {
   assert_one_file(path);
 }
 
+/* Another writer's transaction is waited for. */
+static void a_short_lock_is_waited_for(void **state) {
+  (void)state;
+  const char *path = in_folder("wait.kvt");
+  kvs_trace_source source = made_source(&small_config);
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  ok(begin(&source));
+  int ends[2], status;
+  assert_int_equal(pipe(ends), 0);
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    sqlite3 *db;
+    int rc = sqlite3_open(path, &db);
+    if (rc == SQLITE_OK) rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    if (write(ends[1], "x", 1) != 1) _exit(2);
+    usleep(300000);
+    if (rc == SQLITE_OK) rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+    sqlite3_close(db);
+    _exit(rc);
+  }
+  char c;
+  assert_int_equal(read(ends[0], &c, 1), 1);
+  kvs_observer observer = kvs_trace_observer(trace);
+  ok(feed(&observer, &small_config, 0, &error));
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  close(ends[0]), close(ends[1]);
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+}
+
+/* The header in the file may be old while there is a log beside it: what the log says counts. */
+static void a_version_in_the_log_counts(void **state) {
+  (void)state;
+  const char *path = in_folder("log.kvt");
+  make_trace(path, 1, NULL);
+  sqlite3 *writer, *db;
+  assert_int_equal(sqlite3_open(path, &writer), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(writer, "PRAGMA journal_mode = WAL; PRAGMA user_version = 2", NULL, NULL, NULL),
+                   SQLITE_OK);
+  assert_status(kvs_trace_read(path, &db, &error), KVS_ERR_INPUT, __LINE__);
+  assert_says("a newer kvstep is needed");
+  assert_int_equal(sqlite3_exec(writer, "PRAGMA user_version = 1; PRAGMA application_id = 7", NULL, NULL, NULL),
+                   SQLITE_OK);
+  assert_status(kvs_trace_read(path, &db, &error), KVS_ERR_INPUT, __LINE__);
+  assert_says("not a kvstep trace");
+  sqlite3_close(writer);
+}
+
 /* A step that was begun and never settled (a cancelled one) is not in the file. */
 static void half_a_step_is_never_committed(void **state) {
   (void)state;
@@ -542,6 +592,8 @@ int main(void) {
       cmocka_unit_test(odd_names_are_names_of_files),
       cmocka_unit_test(permissions_are_respected),
       cmocka_unit_test(a_file_that_is_being_written_is_not_replaced),
+      cmocka_unit_test(a_short_lock_is_waited_for),
+      cmocka_unit_test(a_version_in_the_log_counts),
       cmocka_unit_test(a_kill_loses_no_settled_step),
       cmocka_unit_test(a_full_disk_keeps_what_was_settled),
       cmocka_unit_test(a_file_size_limit_keeps_what_was_settled),
