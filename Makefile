@@ -148,6 +148,12 @@ INSTALLED := $(BUILD)/installed
 check-install: all
 	rm -rf $(INSTALLED)
 	$(MAKE) --no-print-directory install DESTDIR= PREFIX=$(CURDIR)/$(INSTALLED)
+	# Each header stands alone, in C and (where there is a compiler) in C++; the library shows nothing but its own names.
+	for header in $(INSTALLED)/include/kvstep/*.h; do \
+	  $(CC) -std=c11 -Wall -Wextra -Wpedantic -Werror -I$(INSTALLED)/include -fsyntax-only -x c $$header || exit 1; \
+	  ! command -v $(CXX) >/dev/null || $(CXX) -Wall -Wextra -Wpedantic -Werror -I$(INSTALLED)/include -fsyntax-only -x c++ $$header || exit 1; \
+	done
+	! nm -D --defined-only $(INSTALLED)/lib/libkvstep.so | grep -v ' kvs_'
 	export PKG_CONFIG_PATH=$(CURDIR)/$(INSTALLED)/lib/pkgconfig; \
 	$(CC) -std=c11 -Wall -Wextra -Wpedantic -Werror examples/decode.c -o $(INSTALLED)/decode $$(pkg-config --cflags --libs kvstep) && \
 	LD_LIBRARY_PATH=$(INSTALLED)/lib $(INSTALLED)/decode austen "It is a truth" $(INSTALLED)/decode.db && \

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <sqlite3.h>
 
 static char folder[] = "/tmp/kvstep-cli-XXXXXX";
 
@@ -128,6 +129,7 @@ static void test_usage_errors(void **state) {
       {"$K run --steps 0,5", "one range"},
       {"$K run --log loud", "attention, full, steps"},
       {"$K run --fault of-by-one", "did you mean `off-by-one`"},
+      {"$K run --fault-from 3", "needs --fault"},
       {"$K run --append", "needs -o"},
       {"$K run --force", "needs -o"},
       {"$K run --append --force -o t", "exclude"},
@@ -246,6 +248,16 @@ static void test_context(void **state) {
   contains(last.err, "note");
   assert_int_equal(run_input(text, (size_t)n_ctx - 2, "$K run - -n 9"), 0);
   contains(last.err, "2 of 9");
+  /* A fault that leaves wpe within the prompt: what came before is fed and logged. */
+  assert_int_equal(run_input(text, (size_t)n_ctx, "$K run - -n 9 --fault off-by-one --fault-from 0 -o in.trace"), 0);
+  contains(last.err, "under the fault off-by-one");
+  expect(
+      0,
+      "$K sql in.trace -o csv 'SELECT count(*), (SELECT count(*) FROM rule WHERE off_by = 1), max(position) FROM step"
+      "' | tail -n 1");
+  char counts[64];
+  snprintf(counts, sizeof counts, "%d,%d,%d\r\n", n_ctx - 1, n_ctx - 1, n_ctx - 1);
+  assert_string_equal(last.out, counts);
   free(text);
 }
 
@@ -275,16 +287,32 @@ static void test_run_and_trace(void **state) {
   expect(0, "cat text");
   assert_string_equal(last.out, logged);
   free(logged);
+  expect(0, "$K run -m reverse -p 'position>' -n 3 -o m.trace >/dev/null && $K sql m.trace -o csv "
+            "'SELECT mode, source, min(step), max(step) FROM step GROUP BY 1, 2 ORDER BY 3' | tail -n +2");
+  assert_string_equal(last.out, "prefill,prompt,0,8\r\ndecode,sampled,9,11\r\n");
   expect(1, "$K run -n 1 -o a.trace");
   contains(last.err, "a.trace");
   expect(0, "$K run -n 1 --append --fault off-by-one -o a.trace && $K info a.trace");
   contains(last.out, "run 2");
   contains(last.out, "off-by-one");
   contains(last.out, "cache");
+  contains(last.out, "kept in every step");
+  contains(last.out, "broken in 1 step:");
   expect(1, "$K run -n 1 -o .");
   expect(1, "$K run -n 1 -o none/such.trace");
   expect(0, "$K run -n 1 --force -o a.trace && $K sql a.trace -o csv 'SELECT count(*) FROM run'");
   contains(last.out, "\r\n1\r\n");
+  /* The prompt's file is not replaced by the trace of it, by whatever name. */
+  expect(2, "echo prompt > p.txt; ln -s p.txt p2.txt; $K run -n 1 -f p2.txt --force -o p.txt");
+  contains(last.err, "the prompt's own file");
+  expect(0, "cat p.txt");
+  assert_string_equal(last.out, "prompt\n");
+  /* A limit on the size of files is reported like a full disk, and costs no finished step. */
+  expect(1, "ulimit -f 1200; $K run -p a -n 100 --log full -o limit.trace");
+  contains(last.err, "disk full");
+  contains(last.err, "of run 1 are kept");
+  expect(0, "$K info limit.trace");
+  contains(last.out, "NO: it was interrupted");
 }
 
 static void test_show(void **state) {
@@ -292,11 +320,14 @@ static void test_show(void **state) {
   expect(0, "$K run -n 3 -o s.trace --log full && $K run -n 3 --append --fault off-by-one -o s.trace --log steps");
   expect(0, "$K show s.trace --run 1 --ascii");
   static const char *const moments[] = {"Rule",      "1 read", "2 embed",  "3 project", "4 append", "5 score",
-                                        "6 softmax", "7 mix",  "8 output", "9 then",    "itself",   "Next token"};
+                                        "6 softmax", "7 mix",  "8 output", "9 mlp",    "itself",   "Next token"};
   for (size_t i = 0; i < sizeof moments / sizeof *moments; i++) contains(last.out, moments[i]);
   assert_null(strchr(last.out, '\033'));
   for (char *line = last.out; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
     assert_true(strcspn(line, "\n") <= 80);
+  expect(0, "t=$($K sql s.trace -o csv 'SELECT token_text FROM top_token WHERE run = 1 AND rank = 1 ORDER BY step DESC"
+            " LIMIT 1' | tail -n 1 | tr -d '\\r\\n\"'); $K show s.trace --run 1 | grep -A 1 '^Next token' | grep -F \" "
+            "1 $t\"");
   expect(0, "$K show s.trace");
   contains(last.out, "one too far");
   contains(last.out, "not logged");
@@ -339,11 +370,109 @@ static void test_sql(void **state) {
   contains(last.out, "12 bytes");
 }
 
+/* Numbers read back as what they were, a real one as a real one; a query may begin with a comment. */
+static void test_sql_exact(void **state) {
+  (void)state;
+  expect(0, "$K run -n 1 -o x.trace");
+  expect(0, "$K sql x.trace -o csv 'SELECT 1.0 AS a, 0.1 + 0.2 AS b, 1e22 AS c, 5 AS e' | tail -n 1");
+  assert_string_equal(last.out, "1.0,0.30000000000000004,1e+22,5\r\n");
+  expect(0, "$K sql x.trace -o csv \"SELECT 'say \\\"hi\\\"' AS a, '\\\"' AS b, 'plain' AS c\" | tail -n 1");
+  assert_string_equal(last.out, "\"say \"\"hi\"\"\",\"\"\"\",plain\r\n");
+  expect(0, "$K sql x.trace -o json 'SELECT 1.0 AS a, -2e15 AS b, 1e999 AS c'");
+  assert_string_equal(last.out, "[{\"a\": 1.0, \"b\": -2e+15, \"c\": 1e999}]\n");
+  expect(0, "$K sql x.trace -o json 'SELECT char(155) AS c'");
+  assert_string_equal(last.out, "[{\"c\": \"\\u009b\"}]\n");
+  expect(0, "$K sql x.trace -o csv '-- how many?\nSELECT 6 AS n'");
+  assert_string_equal(last.out, "n\r\n6\r\n");
+}
+
+/* ---- traces from anybody --------------------------------------------------------------------------------------- */
+
+/* Escape, C1 CSI and a direction override, as SQL. */
+#define NASTY "'x' || char(27) || '[2J' || char(155) || '31m' || char(8238) || 'y'"
+
+/* A fresh trace, changed by `sql` with all checks off. */
+static void make_hostile(const char *sql) {
+  expect(0, "$K run -m reverse -n 6 -o h.trace --force --log full");
+  char path[64], *message = NULL;
+  snprintf(path, sizeof path, "%s/h.trace", folder);
+  sqlite3 *db;
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  sqlite3_exec(db, "PRAGMA ignore_check_constraints = 1", NULL, NULL, NULL);
+  if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK) fail_msg("%s: %s", sql, message);
+  sqlite3_close(db);
+}
+
+static void harmless(const char *text) {
+  for (const char *c = text; *c; c++) {
+    if ((unsigned char)*c < 0x20 && *c != '\n') fail_msg("byte %d in:\n%s", *c, text);
+    if (strncmp(c, "\xC2\x9B", 2) == 0 || strncmp(c, "\xE2\x80\xAE", 3) == 0) fail_msg("a control in:\n%s", text);
+  }
+}
+
+static void test_hostile_text(void **state) {
+  (void)state;
+  make_hostile("UPDATE run SET model = " NASTY ", engine = " NASTY ", fault = " NASTY ", command = " NASTY
+               ", created_at = " NASTY ", finished_at = " NASTY ", prompt = " NASTY "; UPDATE token SET text = " NASTY
+               "; UPDATE step SET mode = " NASTY ", source = " NASTY "; UPDATE top_token SET token_text = " NASTY);
+  static const char *const scripts[] = {
+      "$K info h.trace",
+      "$K show h.trace",
+      "$K show h.trace --ascii",
+      "LC_ALL=C $K info h.trace",
+      "LC_ALL=C $K show h.trace",
+      "$K sql h.trace \"SELECT model, engine, token.text AS \\\"$(printf 'a\\033b')\\\" "
+      "FROM run, token\"",
+      "LC_ALL=C $K sql h.trace 'SELECT model, text FROM run, token'"};
+  for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+    expect(0, scripts[i]);
+    harmless(last.out);
+    contains(last.out, "x");
+  }
+  expect(1, "$K sql h.trace \"SELECT * FROM \\\"$(printf 'no\\033[2J\\302\\233such')\\\"\"");
+  contains(last.err, "such");
+  harmless(last.err);
+  expect(1, "$K info \"$(printf 'no\\033[2J\\302\\233such')\"");
+  harmless(last.err);
+  expect(2, "$K \"$(printf 'no\\033[2J\\302\\233such')\"");
+  harmless(last.err);
+}
+
+static void test_hostile_numbers(void **state) {
+  (void)state;
+  /* Vectors that do not fit each other. */
+  static const char *const shorter[] = {"weights", "scores", "q", "out"};
+  for (int i = 0; i < 4; i++) {
+    char sql[96];
+    snprintf(sql, sizeof sql, "UPDATE head_step SET %s = X'0000803F'", shorter[i]);
+    make_hostile(sql);
+    expect(0, "$K info h.trace && $K show h.trace");
+  }
+  make_hostile("UPDATE kv_row SET k = X'00', v = NULL; UPDATE step_vector SET x = 'text', logits = 5");
+  expect(0, "$K info h.trace && $K show h.trace");
+  /* Shapes that no model has, and numbers whose sums overflow. */
+  make_hostile("UPDATE run SET n_layer = 9223372036854775807, n_embd = 9223372036854775807, head_dim = 2147483647");
+  expect(0, "$K info h.trace");
+  expect(1, "$K show h.trace");
+  contains(last.err, "damaged");
+  make_hostile("UPDATE run SET n_layer = -1, n_head = -1, head_dim = -1");
+  expect(0, "$K info h.trace");
+  expect(1, "$K show h.trace");
+  make_hostile("UPDATE step SET position = -9223372036854775808, cache_length_before = 9223372036854775807, "
+               "cache_length_after = -2147483648, logprob = 1e308");
+  expect(0, "$K info h.trace && $K show h.trace");
+  make_hostile("UPDATE step SET position = 2147483647, cache_length_before = 2147483647, token = -1");
+  expect(0, "$K info h.trace && $K show h.trace && $K show h.trace --layer 1 --head 3");
+}
+
 /* ---- streams and verification ---------------------------------------------------------------------------------- */
 
 static void test_streams(void **state) {
   (void)state;
   expect(0, "$K run -n 3 -o pipe.trace 2>&1 | head -c 1 >/dev/null; $K info pipe.trace");
+  /* The text comes as it is produced, into a pipe as well: the first read does not get all of it. */
+  expect(0, "all=$($K run -n 100 | wc -c); one=$($K run -n 100 | dd bs=65536 count=1 2>/dev/null | wc -c); "
+            "echo $one of $all; test $one -lt $all");
   expect(1, "$K run -n 1 > /dev/full");
   contains(last.err, "standard output");
   expect(1, "$K run -n 1 -o closed.trace >&-");
@@ -361,12 +490,17 @@ static void test_verify(void **state) {
   contains(last.out, "identical bits in all");
   expect(1, "$K verify -n 2 --fault reset-to-zero");
   contains(last.out, "differ");
+  expect(
+      0,
+      "$K verify -p a -n 2 --fault reset-to-zero | grep -E '^ +1 .* [0-9.]*[1-9][0-9.e-]* .*differ'"); /* by how much */
 }
 
 static void test_same_command_same_text(void **state) {
   (void)state;
   expect(0, "$K run -n 8 --temperature 1 --seed 5 > one; $K run -n 8 --temperature=1 --seed=5 --threads 1 > two; cmp "
             "one two");
+  expect(0, "$K run -n 1 --seed 0x123456789abc -o seed.trace && $K sql seed.trace -o csv 'SELECT seed FROM run'");
+  contains(last.out, "\r\n20015998343868\r\n");
 }
 
 int main(void) {
@@ -381,12 +515,21 @@ int main(void) {
   signal(SIGPIPE, SIG_IGN);
   if (!mkdtemp(folder)) return 1;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_usage_errors),  cmocka_unit_test(test_help),
-      cmocka_unit_test(test_one_table),     cmocka_unit_test(test_lists),
-      cmocka_unit_test(test_prompts),       cmocka_unit_test(test_context),
-      cmocka_unit_test(test_run_and_trace), cmocka_unit_test(test_show),
-      cmocka_unit_test(test_sql),           cmocka_unit_test(test_streams),
-      cmocka_unit_test(test_verify),        cmocka_unit_test(test_same_command_same_text),
+      cmocka_unit_test(test_usage_errors),
+      cmocka_unit_test(test_help),
+      cmocka_unit_test(test_one_table),
+      cmocka_unit_test(test_lists),
+      cmocka_unit_test(test_prompts),
+      cmocka_unit_test(test_context),
+      cmocka_unit_test(test_run_and_trace),
+      cmocka_unit_test(test_show),
+      cmocka_unit_test(test_sql),
+      cmocka_unit_test(test_streams),
+      cmocka_unit_test(test_sql_exact),
+      cmocka_unit_test(test_hostile_text),
+      cmocka_unit_test(test_hostile_numbers),
+      cmocka_unit_test(test_verify),
+      cmocka_unit_test(test_same_command_same_text),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   char script[128];

@@ -228,6 +228,27 @@ static void same_bits_every_way(void **unused) {
     }
 }
 
+/* Many times the chunk that prefill attends at once, and more rows than any block of a sum. */
+static void a_long_prompt_gives_the_same_bits(void **unused) {
+  (void)unused;
+  enum { LENGTH = 300 };
+  kvs_config shape = shapes[1];
+  shape.n_ctx = LENGTH;
+  kvs_model *model = memory_model(shape, KVS_F32, 3);
+  shape_of_model = &model->config;
+  int tokens[LENGTH];
+  make_tokens(tokens, LENGTH, model->config.n_vocab);
+  kvs_engine *engine = new_engine(model, 2, NULL);
+  uint64_t expected = feed(engine, tokens, LENGTH, 0, 1);
+  static const int pieces[] = {LENGTH, 97, 1};
+  for (int i = 0; i < 3; i++) {
+    kvs_engine_reset(engine);
+    assert_true(feed(engine, tokens, LENGTH, LENGTH, pieces[i]) == expected);
+  }
+  kvs_engine_free(engine);
+  memory_model_free(model);
+}
+
 static void a_decode_step_reads_the_length_before_it_appends(void **unused) {
   (void)unused;
   kvs_model *model = memory_model(shapes[1], KVS_F32, 9);
@@ -479,6 +500,7 @@ static void a_step_can_be_cancelled(void **unused) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(same_bits_every_way),
+      cmocka_unit_test(a_long_prompt_gives_the_same_bits),
       cmocka_unit_test(a_decode_step_reads_the_length_before_it_appends),
       cmocka_unit_test(one_head_by_hand),
       cmocka_unit_test(faults_bend_the_position_from_their_step_on),

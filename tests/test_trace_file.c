@@ -264,6 +264,35 @@ static void assert_whole(sqlite3 *db, int at_least) {
   assert_text(db, "PRAGMA integrity_check", "ok");
 }
 
+/* Replacing a file under its writer would end in its removing the new file's log. */
+static void a_file_that_is_being_written_is_not_replaced(void **state) {
+  (void)state;
+  const char *path = in_folder("busy.kvt");
+  kvs_trace_source source = made_source(&small_config);
+  int ends[2], status;
+  assert_int_equal(pipe(ends), 0);
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) close(ends[0]), write_until_killed(path, ends[1]);
+  close(ends[1]);
+  char c;
+  assert_int_equal(read(ends[0], &c, 1), 1);
+  ok(kvs_trace_create(path, KVS_TRACE_REPLACE, &trace, &error));
+  assert_status(begin(&source), KVS_ERR_IO, __LINE__);
+  assert_says("in use by another program");
+  ok(kvs_trace_close(trace, &error));
+  assert_int_equal(read(ends[0], &c, 1), 1); /* and it goes on */
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  assert_true(WIFSIGNALED(status));
+  close(ends[0]);
+  ok(kvs_trace_create(path, KVS_TRACE_REPLACE, &trace, &error));
+  ok(begin(&source));
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  assert_one_file(path);
+}
+
 static void a_kill_loses_no_settled_step(void **state) {
   (void)state;
   srand(7);
@@ -371,6 +400,81 @@ static void a_file_size_limit_keeps_what_was_settled(void **state) {
   sqlite3_close(db);
 }
 
+/* A run's line may have been deleted in a shell, where foreign keys are off: its steps are still there, so its number is
+ * not given again. */
+static void a_number_that_steps_still_have_is_not_given_again(void **state) {
+  (void)state;
+  const char *path = in_folder("orphans.kvt");
+  kvs_trace_source source = made_source(&small_config);
+  for (int run = 1; run <= 3; run++) {
+    ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+    ok(begin(&source));
+    kvs_observer observer = kvs_trace_observer(trace);
+    ok(feed(&observer, &small_config, 0, &error));
+    ok(kvs_trace_end_run(trace, &error));
+    ok(kvs_trace_close(trace, &error));
+    if (run == 2) execute(path, "DELETE FROM run WHERE run = 2; DELETE FROM step WHERE run = 2");
+  }
+  sqlite3 *db;
+  ok(kvs_trace_read(path, &db, &error));
+  assert_text(db, "SELECT group_concat(run) FROM run", "1,3");
+  sqlite3_close(db);
+  execute(path, "UPDATE run SET run = 9223372036854775807 WHERE run = 3");
+  ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+  assert_status(begin(&source), KVS_ERR_INPUT, __LINE__);
+  assert_says("write to another file");
+  ok(kvs_trace_close(trace, &error));
+}
+
+/* Every column can be read where a TEXT must be UTF-8. */
+static void what_is_no_text_is_stored_as_a_blob(void **state) {
+  (void)state;
+  const char *path = in_folder("bytes.kvt");
+  kvs_trace_source source = made_source(&small_config);
+  source.model = "m\xFF";
+  const kvs_run_info info = {.command = "kvstep run -p '\xC3'", .sampling = {.top_p = 1}};
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  ok(kvs_trace_begin_run_from(trace, &source, &info, NULL, NULL, &error));
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  sqlite3 *db;
+  ok(kvs_trace_read(path, &db, &error));
+  assert_text(db, "SELECT typeof(model) || ' ' || hex(model) || ' ' || typeof(command) FROM run", "blob 6DFF blob");
+  sqlite3_close(db);
+}
+
+/* Somebody else's file may have triggers; appending to it runs none. */
+static void triggers_of_a_file_do_not_run(void **state) {
+  (void)state;
+  const char *path = in_folder("trigger.kvt");
+  kvs_trace_source source = made_source(&small_config);
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  ok(begin(&source));
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  execute(path, "CREATE TRIGGER a BEFORE UPDATE ON run BEGIN SELECT raise(ABORT, 'never'); END;"
+                "CREATE TRIGGER b AFTER INSERT ON step BEGIN DELETE FROM step; END");
+  sqlite3 *db;
+  ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+  ok(begin(&source));
+  kvs_observer observer = kvs_trace_observer(trace);
+  ok(feed(&observer, &small_config, 0, &error));
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  ok(kvs_trace_read(path, &db, &error));
+  assert_int_equal(number(db, "SELECT count(*) FROM step"), 1);
+  sqlite3_close(db);
+}
+
+/* SQLite's own files beside the trace have longer names: what leaves no room for them is refused before it is made. */
+static void a_name_without_room_for_the_journal_is_refused(void **state) {
+  (void)state;
+  char path[300] = "/tmp/";
+  memset(path + 5, 'n', 250);
+  refuse(path, KVS_TRACE_NEW, KVS_ERR_IO, "at most 247 bytes");
+  assert_int_equal(access(path, F_OK), -1);
+}
+
 /* ---- others at the same time ----------------------------------------------------------------------------------- */
 
 static void a_reader_sees_whole_steps_only(void **state) {
@@ -397,6 +501,56 @@ static void a_reader_sees_whole_steps_only(void **state) {
   assert_one_file(path);
 }
 
+/* Another writer's transaction is waited for. */
+static void a_short_lock_is_waited_for(void **state) {
+  (void)state;
+  const char *path = in_folder("wait.kvt");
+  kvs_trace_source source = made_source(&small_config);
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  ok(begin(&source));
+  int ends[2], status;
+  assert_int_equal(pipe(ends), 0);
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    sqlite3 *db;
+    int rc = sqlite3_open(path, &db);
+    if (rc == SQLITE_OK) rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    if (write(ends[1], "x", 1) != 1) _exit(2);
+    usleep(300000);
+    if (rc == SQLITE_OK) rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+    sqlite3_close(db);
+    _exit(rc);
+  }
+  char c;
+  assert_int_equal(read(ends[0], &c, 1), 1);
+  kvs_observer observer = kvs_trace_observer(trace);
+  ok(feed(&observer, &small_config, 0, &error));
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  close(ends[0]), close(ends[1]);
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+}
+
+/* The header in the file may be old while there is a log beside it: what the log says counts. */
+static void a_version_in_the_log_counts(void **state) {
+  (void)state;
+  const char *path = in_folder("log.kvt");
+  make_trace(path, 1, NULL);
+  sqlite3 *writer, *db;
+  assert_int_equal(sqlite3_open(path, &writer), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(writer, "PRAGMA journal_mode = WAL; PRAGMA user_version = 2", NULL, NULL, NULL),
+                   SQLITE_OK);
+  assert_status(kvs_trace_read(path, &db, &error), KVS_ERR_INPUT, __LINE__);
+  assert_says("a newer kvstep is needed");
+  assert_int_equal(sqlite3_exec(writer, "PRAGMA user_version = 1; PRAGMA application_id = 7", NULL, NULL, NULL),
+                   SQLITE_OK);
+  assert_status(kvs_trace_read(path, &db, &error), KVS_ERR_INPUT, __LINE__);
+  assert_says("not a kvstep trace");
+  sqlite3_close(writer);
+}
+
 /* A step that was begun and never settled (a cancelled one) is not in the file. */
 static void half_a_step_is_never_committed(void **state) {
   (void)state;
@@ -418,6 +572,14 @@ static void half_a_step_is_never_committed(void **state) {
   assert_text(db, "SELECT group_concat(run || ':' || (finished_at IS NULL)) FROM run", "1:0,2:1");
   assert_int_equal(number(db, "SELECT count(*) FROM kv_row"), 2);
   sqlite3_close(db);
+  /* A later run that ends does not end the one that was cut off. */
+  ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+  ok(begin(&source));
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  ok(kvs_trace_read(path, &db, &error));
+  assert_text(db, "SELECT group_concat(run || ':' || (finished_at IS NULL)) FROM run", "1:0,2:1,3:0");
+  sqlite3_close(db);
 }
 
 int main(void) {
@@ -429,9 +591,16 @@ int main(void) {
       cmocka_unit_test(reading_tells_wrong_files_apart),
       cmocka_unit_test(odd_names_are_names_of_files),
       cmocka_unit_test(permissions_are_respected),
+      cmocka_unit_test(a_file_that_is_being_written_is_not_replaced),
+      cmocka_unit_test(a_short_lock_is_waited_for),
+      cmocka_unit_test(a_version_in_the_log_counts),
       cmocka_unit_test(a_kill_loses_no_settled_step),
       cmocka_unit_test(a_full_disk_keeps_what_was_settled),
       cmocka_unit_test(a_file_size_limit_keeps_what_was_settled),
+      cmocka_unit_test(a_number_that_steps_still_have_is_not_given_again),
+      cmocka_unit_test(what_is_no_text_is_stored_as_a_blob),
+      cmocka_unit_test(triggers_of_a_file_do_not_run),
+      cmocka_unit_test(a_name_without_room_for_the_journal_is_refused),
       cmocka_unit_test(a_reader_sees_whole_steps_only),
       cmocka_unit_test(half_a_step_is_never_committed),
   };

@@ -13,6 +13,10 @@
 #include "kvstep/error.h"
 #include "kvstep/model.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* ---- what happens in a step ------------------------------------------------------------------------------------ */
 
 typedef enum kvs_mode { KVS_PREFILL, KVS_DECODE } kvs_mode;
@@ -189,5 +193,9 @@ KVS_API int kvs_sampler_next(kvs_sampler *sampler, const float *logits);
 /* log softmax(logits)[token] and the entropy −Σ p·ln p in nats, both in double. */
 KVS_API double kvs_logprob(const float *logits, int n_vocab, int token);
 KVS_API double kvs_entropy(const float *logits, int n_vocab);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -10,6 +10,10 @@
 #ifndef KVSTEP_ERROR_H
 #define KVSTEP_ERROR_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #if defined(__GNUC__) && defined(KVS_BUILDING)
 #define KVS_API __attribute__((visibility("default")))
 #else
@@ -44,5 +48,9 @@ KVS_API kvs_status kvs_fail(kvs_error *err, kvs_status status, const char *forma
 
 /* Like kvs_fail, for "out of memory while <doing>". */
 KVS_API kvs_status kvs_fail_memory(kvs_error *err, const char *doing);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -8,8 +8,16 @@
 #include "kvstep/tokenizer.h"
 #include "kvstep/trace.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* The version of the headers, and of the library that is linked: "0.1.0". */
 #define KVS_VERSION "0.1.0"
 KVS_API const char *kvs_version(void);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -13,6 +13,10 @@
 
 #include "kvstep/error.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* config.json's activation_function. gelu_pytorch_tanh is the same function as gelu_new. */
 typedef enum kvs_activation { KVS_GELU_NEW, KVS_GELU, KVS_RELU } kvs_activation;
 
@@ -75,5 +79,9 @@ typedef struct kvs_builtin {
   const char *prompt;
 } kvs_builtin;
 KVS_API const kvs_builtin *kvs_builtin_at(int i);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

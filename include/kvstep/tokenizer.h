@@ -16,6 +16,10 @@
 #include "kvstep/error.h"
 #include "kvstep/model.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct kvs_tokenizer kvs_tokenizer;
 
 /* Loads the tokenizer of `name`, a directory or a built-in model as in kvs_model_open: vocab.json + merges.txt, or
@@ -64,5 +68,9 @@ KVS_API size_t kvs_utf8_push(kvs_utf8_stream *stream, const unsigned char *bytes
 
 /* Ends the stream: an incomplete tail comes out as one U+FFFD. `text` needs 4 bytes. Returns the bytes written. */
 KVS_API size_t kvs_utf8_flush(kvs_utf8_stream *stream, char *text);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -10,6 +10,10 @@
 #include "kvstep/model.h"
 #include "kvstep/tokenizer.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct sqlite3;
 
 #define KVS_TRACE_APPLICATION_ID 0x4B565354 /* 'KVST' */
@@ -74,5 +78,9 @@ KVS_API kvs_status kvs_trace_close(kvs_trace *trace, kvs_error *err);
  * read-only media, and may be growing. The caller closes *db with sqlite3_close.
  * Errors: KVS_ERR_IO, KVS_ERR_INPUT (no SQLite file, another application's, a newer version, truncated: each its own message). */
 KVS_API kvs_status kvs_trace_read(const char *path, struct sqlite3 **db, kvs_error *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

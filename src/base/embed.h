@@ -8,14 +8,18 @@
 #ifdef __APPLE__
 #define KVS_EMBED_SECTION ".section __DATA,__const\n"
 #define KVS_EMBED_NAME(name) "_" #name
+#define KVS_EMBED_HIDDEN ".private_extern "
 #else
 #define KVS_EMBED_SECTION ".section .rodata\n"
 #define KVS_EMBED_NAME(name) #name
+#define KVS_EMBED_HIDDEN ".hidden "
 #endif
+/* Known to the linker, and not shown outside a shared library. */
+#define KVS_EMBED_LABEL(name)                                                                                          \
+  ".globl " KVS_EMBED_NAME(name) "\n" KVS_EMBED_HIDDEN KVS_EMBED_NAME(name) "\n" KVS_EMBED_NAME(name) ":\n"
 #define KVS_EMBED(name, path)                                                                                          \
-  __asm__(KVS_EMBED_SECTION ".balign 64\n.globl " KVS_EMBED_NAME(name) "\n" KVS_EMBED_NAME(                            \
-      name) ":\n.incbin \"" path                                                                                       \
-            "\"\n.globl " KVS_EMBED_NAME(name##_end) "\n" KVS_EMBED_NAME(name##_end) ":\n.byte 0\n.text\n");           \
+  __asm__(KVS_EMBED_SECTION ".balign 64\n" KVS_EMBED_LABEL(name) ".incbin \"" path "\"\n" KVS_EMBED_LABEL(             \
+      name##_end) ".byte 0\n.text\n");                                                                                 \
   extern const unsigned char name[];                                                                                   \
   extern const unsigned char name##_end[]
 

@@ -36,6 +36,7 @@ void decode_catch_signals(kvs_engine *engine) {
   sigaction(SIGPIPE, NULL, &old);
   pipe_kills = old.sa_handler == SIG_DFL;
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is then an error of the trace, with its message */
 }
 
 static double now(void) {
@@ -55,7 +56,7 @@ static kvs_status write_text(struct decode *d, const char *text, size_t length, 
     put_safe(stdout, text, length);
   else
     fwrite(text, 1, length, stdout);
-  if (isatty(STDOUT_FILENO)) fflush(stdout);
+  fflush(stdout); /* into a pipe as well: whoever reads it sees each token when it comes */
   if (!ferror(stdout)) return KVS_OK;
   d->write_error = errno ? errno : EIO;
   return kvs_fail(err, KVS_ERR_IO, "cannot write to standard output: %s", strerror(d->write_error));
@@ -106,6 +107,20 @@ static kvs_status generate(struct decode *d, kvs_error *err) {
   return KVS_OK;
 }
 
+/* A fault can want a position past wpe's last row within the prompt, and the engine then feeds nothing of the batch:
+ * everything up to there is fed, so that the trace holds it, and the status still says where the context ended. */
+static kvs_status feed_prompt(struct decode *d, int count, kvs_error *err) {
+  const int *tokens = d->session->tokens;
+  kvs_status status = kvs_engine_prefill(d->engine, tokens, count, KVS_PROMPT, err), part = status;
+  kvs_error part_error;
+  while (part == KVS_ERR_CONTEXT && --count > 0)
+    part = kvs_engine_prefill(d->engine, tokens, count, KVS_PROMPT, &part_error);
+  if (part == KVS_OK) d->fed = count;
+  if (part == KVS_OK || part == KVS_ERR_CONTEXT) return status;
+  if (status == KVS_ERR_CONTEXT && err) *err = part_error;
+  return part;
+}
+
 static kvs_status decode_steps(struct decode *d, kvs_error *err) {
   const struct session *s = d->session;
   if (caught) return kvs_fail(err, KVS_ERR_CANCELLED, "interrupted");
@@ -114,11 +129,9 @@ static kvs_status decode_steps(struct decode *d, kvs_error *err) {
   int count = (int)s->token_count;
   bool telling = isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO) && count > 256;
   if (telling) fprintf(stderr, "reading %d tokens of prompt …", count);
-  status = kvs_engine_prefill(d->engine, s->tokens, count, KVS_PROMPT, err);
+  status = feed_prompt(d, count, err);
   if (telling) fputs("\r\033[K", stderr);
-  if (status != KVS_OK) return status;
-  d->fed = count;
-  return generate(d, err);
+  return status == KVS_OK ? generate(d, err) : status;
 }
 
 /* Why there are fewer tokens than asked for; the engine's own words say which position was wanted. */
@@ -162,7 +175,7 @@ int decode_end(const struct decode *d, int code) {
     raise(SIGPIPE);
   }
   if (code != EXIT_OK || !d->ended || !(isatty(STDERR_FILENO) || d->path)) return code;
-  fprintf(stderr, "kvstep: %zu prompt tokens + %d generated", d->session->token_count, d->generated);
+  fprintf(stderr, "kvstep: %d prompt tokens + %d generated", d->fed - d->generated, d->generated);
   if (d->generated && d->seconds > 0) fprintf(stderr, ", %.1f tokens/s", d->generated / d->seconds);
   if (d->path) fprintf(stderr, "; run %d in %s", d->run, d->path);
   fputc('\n', stderr);

@@ -73,24 +73,37 @@ static kvs_status put_steps(sqlite3 *db, int run, long long *total, kvs_error *e
   if (status != KVS_OK) return status;
   printf("  steps       %s: %s prefill, %s decode\n", grouped(*total), grouped(*total - decode), grouped(decode));
   if (off)
-    printf("  rule        broken in %s steps: position is not the cache's length before the append\n", grouped(off));
+    printf("  rule        broken in %s step%s: position is not the cache's length before the append\n", grouped(off),
+           off == 1 ? "" : "s");
   else
     puts("  rule        kept in every step");
   return KVS_OK;
 }
 
+/* A text column; "?" where it is NULL. */
+static void put_column(sqlite3_stmt *s, int column) {
+  const char *text = (const char *)sqlite3_column_text(s, column);
+  put_shown(stdout, style_of_stdout(false), text ? text : "?");
+}
+
 static void put_run(sqlite3_stmt *s) {
-  const char *model = (const char *)sqlite3_column_text(s, 1), *fault = (const char *)sqlite3_column_text(s, 6);
-  const char *begun = (const char *)sqlite3_column_text(s, 8), *finished = (const char *)sqlite3_column_text(s, 9);
-  const char *engine = (const char *)sqlite3_column_text(s, 10), *command = (const char *)sqlite3_column_text(s, 11);
-  long long layers = sqlite3_column_int64(s, 2), embd = sqlite3_column_int64(s, 4);
-  printf("\nrun %d\n", sqlite3_column_int(s, 0));
-  printf("  model       %s: %lld layers, %d heads, n_embd %lld, n_ctx %d\n", model ? model : "?", layers,
-         sqlite3_column_int(s, 3), embd, sqlite3_column_int(s, 5));
-  printf("  cache       %s bytes per token (2 * %lld layers * %lld * 4)\n", grouped(2 * layers * embd * 4), layers,
-         embd);
-  printf("  engine      %s%s", engine ? engine : "?", fault && strcmp(fault, "none") != 0 ? ", fault " : "");
-  if (fault && strcmp(fault, "none") != 0) printf("%s from step %d on", fault, sqlite3_column_int(s, 7));
+  const char *fault = (const char *)sqlite3_column_text(s, 6), *command = (const char *)sqlite3_column_text(s, 11);
+  double layers = sqlite3_column_double(s, 2), embd = sqlite3_column_double(s, 4);
+  printf("\nrun %d\n  model       ", sqlite3_column_int(s, 0));
+  put_column(s, 1);
+  printf(": %.0f layers, %d heads, n_embd %.0f, n_ctx %d\n", layers, sqlite3_column_int(s, 3), embd,
+         sqlite3_column_int(s, 5));
+  double bytes = 2 * layers * embd * 4;
+  if (bytes >= 0 && bytes < 1e15)
+    printf("  cache       %s bytes per token (K and V * %.0f layers * n_embd %.0f * 4)\n", grouped((long long)bytes),
+           layers, embd);
+  fputs("  engine      ", stdout);
+  put_column(s, 10);
+  if (fault && strcmp(fault, "none") != 0) {
+    fputs(", fault ", stdout);
+    put_column(s, 6);
+    printf(" from step %d on", sqlite3_column_int(s, 7));
+  }
   putchar('\n');
   if (command) {
     fputs("  command     ", stdout);
@@ -98,10 +111,14 @@ static void put_run(sqlite3_stmt *s) {
     put_padded(stdout, style_of_stdout(false), command, width < 62 ? width : 62);
     putchar('\n');
   }
-  if (finished)
-    printf("  finished    %s (begun %s)\n", finished, begun ? begun : "?");
+  fputs("  finished    ", stdout);
+  if (sqlite3_column_type(s, 9) != SQLITE_NULL)
+    put_column(s, 9);
   else
-    printf("  finished    NO: it was interrupted, or still goes on (begun %s)\n", begun ? begun : "?");
+    fputs("NO: it was interrupted, or still goes on", stdout);
+  fputs(" (begun ", stdout);
+  put_column(s, 8);
+  puts(")");
   const char *prompt = sqlite3_column_blob(s, 12);
   if (prompt) put_prompt(prompt, sqlite3_column_bytes(s, 12));
 }
@@ -136,7 +153,8 @@ static int run_info(const struct command *command, struct arguments *arguments) 
   kvs_status status = kvs_trace_read(path, &db, &err);
   if (status == KVS_OK) status = query_number(db, "SELECT count(*) FROM run", NULL, 0, 0, &runs, &err);
   if (status == KVS_OK) {
-    printf("%s: ", path);
+    put_shown(stdout, style_of_stdout(false), path);
+    fputs(": ", stdout);
     if (stat(path, &file) == 0) printf("%s, ", bytes_text((double)file.st_size));
     printf("%lld run%s, trace version %d\n", runs, runs == 1 ? "" : "s", KVS_TRACE_VERSION);
     status = put_runs(db, &err);
@@ -155,7 +173,7 @@ const struct command command_info = {
     .description =
         "Lists a trace's runs: model, fault, prompt, how many steps, whether the run finished, and which tables "
         "were logged. A view over what was not logged is empty; here it says why.",
-    .examples = "  kvstep info my.trace\n",
+    .examples = "  kvstep info my.db\n",
     .positionals = positionals,
     .run = run_info,
 };

@@ -1,6 +1,7 @@
 /* options.c: parsing a subcommand's words by its table, and saying what is wrong with them. */
 #include "cli/options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include "cli/help.h"
+#include "cli/out.h"
 
 const struct option common_options[] = {
     {.name = "help", .letter = 'h', .kind = OPTION_FLAG, .help = "show this help"},
@@ -18,13 +20,13 @@ const struct option common_options[] = {
 };
 
 int usage_error(const struct command *command, const char *format, ...) {
+  char message[1024];
   va_list arguments;
-  fputs("kvstep", stderr);
-  if (command) fprintf(stderr, " %s", command->name);
-  fputs(": ", stderr);
   va_start(arguments, format);
-  vfprintf(stderr, format, arguments);
+  vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
+  fprintf(stderr, "kvstep%s%s: ", command ? " " : "", command ? command->name : "");
+  put_safe(stderr, message, strlen(message));
   fprintf(stderr, "\nTry `kvstep %s%s--help`.\n", command ? command->name : "", command ? " " : "");
   return EXIT_USAGE;
 }
@@ -293,7 +295,8 @@ int parse_options(const struct command *command, struct arguments *arguments, vo
   for (; p.i < argc; p.i++) {
     char *word = argv[p.i];
     int code = -1;
-    if (only_words || word[0] != '-' || word[1] == '\0')
+    bool comment = word[0] == '-' && word[1] == '-' && isspace((unsigned char)word[2]); /* SQL may begin so */
+    if (only_words || word[0] != '-' || word[1] == '\0' || comment)
       argv[count++] = word;
     else if (strcmp(word, "--") == 0)
       only_words = true;

@@ -8,8 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 #include <wchar.h>
+#include <wctype.h>
 
 #include "cli/options.h"
+#include "text/utf8.h"
 
 int report(const kvs_error *err) {
   fprintf(stderr, "kvstep: %s\n", err->message);
@@ -49,50 +51,72 @@ const char *color(struct style style, enum role role) {
   return style.color ? codes[role] : "";
 }
 
-/* The next character: its bytes and columns. */
+/* Direction marks, overrides and isolates: they would move the rest of the line about. */
+static bool turns_text(wchar_t c) {
+  return c == 0x061C || c == 0x200E || c == 0x200F || (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+}
+
+/* The next character: its bytes and columns. A width of UNSHOWN is for what may not reach a terminal: a control
+ * character, C1 too, or bytes that are no character. It takes one column, as `?`. */
+enum { UNSHOWN = -1 };
 static size_t next_character(const char *text, int *width) {
   wchar_t c;
   mbstate_t state = {0};
   size_t length = mbrtowc(&c, text, MB_CUR_MAX, &state);
-  if (length == (size_t)-1 || length == (size_t)-2 || length == 0) {
-    *width = 1;
-    return 1;
-  }
+  *width = UNSHOWN;
+  if (length == (size_t)-1 || length == (size_t)-2 || length == 0) return 1;
+  if (iswcntrl((wint_t)c) || turns_text(c)) return length;
   *width = wcwidth(c);
   if (*width < 0) *width = 1;
   return length;
 }
 
+static int columns(int width) { return width == UNSHOWN ? 1 : width; }
+
 int text_width(const char *text) {
   int total = 0, width;
   while (*text) {
     text += next_character(text, &width);
-    total += width;
+    total += columns(width);
   }
   return total;
 }
 
-/* How the terminal shows a byte or character that this locale cannot: the visible blank and ellipsis have ASCII forms. */
-static void put_text(FILE *file, struct style style, const char *text, size_t length) {
-  for (size_t i = 0; i < length; i++) {
-    unsigned char c = (unsigned char)text[i];
-    if (style.utf8 || c < 0x80)
-      fputc(c < 0x20 || c == 0x7F ? '?' : c, file);
-    else if (c >= 0xC0)
-      fputc(strncmp(text + i, "\xE2\x90\xA0", 3) == 0 ? '_' : '?', file);
+/* One byte out for each character in, so that its width is its length; 0 for the rest of a character. */
+static char ascii_form(const char *c) {
+  unsigned char byte = (unsigned char)*c;
+  if ((byte & 0xC0) == 0x80) return 0;
+  if (byte < 0x80) return byte < 0x20 || byte == 0x7F ? '?' : *c;
+  return strncmp(c, "\xE2\x90\xA0", 3) == 0 ? '_' : '?'; /* the visible blank has an ASCII form */
+}
+
+static void put_characters(FILE *file, const char *text, size_t length) {
+  for (size_t i = 0, step; i < length; i += step) {
+    int width;
+    step = next_character(text + i, &width);
+    if (width == UNSHOWN)
+      fputc('?', file);
+    else
+      fwrite(text + i, 1, step, file);
   }
+}
+
+void put_shown(FILE *file, struct style style, const char *text) {
+  if (style.utf8)
+    put_characters(file, text, strlen(text));
+  else
+    for (; *text; text++)
+      if (ascii_form(text)) fputc(ascii_form(text), file);
 }
 
 void put_padded(FILE *file, struct style style, const char *text, int width) {
   int room = width < 0 ? -width : width, used = 0, w;
   bool cut = (style.utf8 ? text_width(text) : (int)strlen(text)) > room;
   char ascii[256];
-  if (!style.utf8) { /* one byte out for each character in, so that its width is its length */
+  if (!style.utf8) {
     size_t n = 0;
-    for (const char *c = text; *c && n + 1 < sizeof ascii; c++) {
-      if (((unsigned char)*c & 0xC0) == 0x80) continue;
-      ascii[n++] = (unsigned char)*c < 0x80 ? *c : strncmp(c, "\xE2\x90\xA0", 3) == 0 ? '_' : '?';
-    }
+    for (const char *c = text; *c && n + 1 < sizeof ascii; c++)
+      if (ascii_form(c)) ascii[n++] = ascii_form(c);
     ascii[n] = '\0';
     text = ascii;
     cut = (int)n > room;
@@ -100,13 +124,13 @@ void put_padded(FILE *file, struct style style, const char *text, int width) {
   size_t end = 0;
   while (text[end]) {
     size_t length = next_character(text + end, &w);
-    if (used + w > room - (cut ? 1 : 0)) break;
-    used += w;
+    if (used + columns(w) > room - (cut ? 1 : 0)) break;
+    used += columns(w);
     end += length;
   }
   int left = room - used - (cut ? 1 : 0);
   if (width < 0) fprintf(file, "%*s", left, "");
-  put_text(file, style, text, end);
+  put_characters(file, text, end);
   if (cut) fputs(style.utf8 ? "…" : "~", file);
   if (width > 0) fprintf(file, "%*s", left, "");
 }
@@ -125,16 +149,17 @@ void put_bar(FILE *file, struct style style, double fraction, int width) {
 }
 
 void put_safe(FILE *file, const char *text, size_t length) {
-  for (size_t i = 0; i < length; i++) {
-    unsigned char c = (unsigned char)text[i];
-    /* C1 controls are U+0080 to U+009F: C2 80 to C2 9F in UTF-8. */
-    bool c1 = c == 0xC2 && i + 1 < length && (unsigned char)text[i + 1] >= 0x80 && (unsigned char)text[i + 1] < 0xA0;
-    if (c1)
-      fprintf(file, "\\x%02x", (unsigned char)text[++i]);
-    else if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7F)
-      fprintf(file, "\\x%02x", c);
-    else
-      fputc(c, file);
+  const unsigned char *bytes = (const unsigned char *)text;
+  for (size_t i = 0; i < length;) {
+    kvs_utf8_unit unit = kvs_utf8_next(bytes + i, length - i);
+    bool control =
+        (unit.code < 0x20 && unit.code != '\n' && unit.code != '\t') || (unit.code >= 0x7F && unit.code < 0xA0);
+    if (unit.kind == KVS_UTF8_CHARACTER && !control)
+      fwrite(text + i, 1, unit.length, file);
+    else if (unit.kind == KVS_UTF8_CHARACTER)
+      fprintf(file, "\\x%02x", (unsigned)unit.code);
+    for (size_t k = 0; unit.kind != KVS_UTF8_CHARACTER && k < unit.length; k++) fprintf(file, "\\x%02x", bytes[i + k]);
+    i += unit.length;
   }
 }
 

@@ -35,6 +35,12 @@ const char *color(struct style style, enum role role);
 /* Columns that `text` takes on a terminal; bytes that are no character count as one each. */
 int text_width(const char *text);
 
+/* In these two whatever could move the cursor, C1 controls and direction marks too, comes out as `?`: texts of a trace
+ * are from anybody.
+ *
+ * Writes `text` as it is, with no padding. */
+void put_shown(FILE *file, struct style style, const char *text);
+
 /* Writes `text` padded with blanks to `width` columns, cut with `…` if it is wider. Negative width: right-aligned. */
 void put_padded(FILE *file, struct style style, const char *text, int width);
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A table's columns are as wide as their widest cell among the first rows; wider ones later only push to the right. */
 #define TABLE_ROWS 1000
@@ -14,12 +15,22 @@ static void put_hex(const unsigned char *bytes, int count) {
   for (int i = 0; i < count; i++) printf("%02x", bytes[i]);
 }
 
-/* The shortest decimal form that reads back as the same double. */
+/* The shortest decimal form that reads back as the same double, and as a real number: 1.0, not 1. */
 static void real_text(double value, char *text, size_t size) {
   for (int digits = 6; digits <= 17; digits++) {
     snprintf(text, size, "%.*g", digits, value);
-    if (strtod(text, NULL) == value) return;
+    if (strtod(text, NULL) == value) break;
   }
+  size_t length = strlen(text);
+  if (isfinite(value) && !strpbrk(text, ".e")) snprintf(text + length, size - length, ".0");
+}
+
+/* A program gets text as it is; on a terminal its control characters must not act. */
+static void put_text(const char *text, size_t length) {
+  if (isatty(STDOUT_FILENO))
+    put_safe(stdout, text, length);
+  else
+    fwrite(text, 1, length, stdout);
 }
 
 /* ---- CSV (RFC 4180) -------------------------------------------------------------------------------------------- */
@@ -27,16 +38,16 @@ static void real_text(double value, char *text, size_t size) {
 static void csv_text(const char *text, int length) {
   bool quote = length == 0; /* NULL is empty, the empty text is "" */
   for (int i = 0; i < length; i++) quote = quote || strchr(",\"\r\n", text[i]) || text[i] == ' ';
-  if (!quote) {
-    fwrite(text, 1, (size_t)length, stdout);
-    return;
+  if (quote) putchar('"');
+  while (length > 0) {
+    const char *end = memchr(text, '"', (size_t)length);
+    int part = end ? (int)(end - text) + 1 : length;
+    put_text(text, (size_t)part);
+    if (end) putchar('"'); /* doubled */
+    text += part;
+    length -= part;
   }
-  putchar('"');
-  for (int i = 0; i < length; i++) {
-    if (text[i] == '"') putchar('"');
-    putchar(text[i]);
-  }
-  putchar('"');
+  if (quote) putchar('"');
 }
 
 static void csv_cell(sqlite3_stmt *s, int c) {
@@ -104,6 +115,8 @@ static void json_text(const char *text, int length) {
       printf("\\%c", c);
     else if (c < 0x20 || c == 0x7F)
       printf("\\u%04x", c);
+    else if (c == 0xC2 && (unsigned char)text[i + 1] < 0xA0) /* C1 controls */
+      printf("\\u%04x", (unsigned char)text[i + 1]);
     else
       fwrite(text + i, 1, (size_t)n, stdout);
     i += n ? n : 1;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
@@ -61,6 +62,12 @@ static int make_log(const struct command *command, const struct values *v, const
   return -1;
 }
 
+/* The same file by whatever name. */
+static bool is_same_file(const char *a, const char *b) {
+  struct stat sa, sb;
+  return stat(a, &sa) == 0 && stat(b, &sb) == 0 && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+}
+
 /* What can be said to be wrong before anything is opened. */
 static int check_values(const struct command *command, const struct arguments *arguments, struct values *v,
                         const kvs_fault **fault) {
@@ -70,7 +77,10 @@ static int check_values(const struct command *command, const struct arguments *a
   if (v->append && v->force) return usage_error(command, "--append and --force exclude each other");
   if ((v->append || v->force) && !v->output)
     return usage_error(command, "--%s needs -o TRACE", v->append ? "append" : "force");
+  if (v->fault_from >= 0 && !v->fault) return usage_error(command, "--fault-from needs --fault NAME");
   if (v->output && !*v->output) return usage_error(command, "-o: the trace's name is empty");
+  if (v->output && v->force && v->prompt.file && is_same_file(v->output, v->prompt.file))
+    return usage_error(command, "-o: `%s` is the prompt's own file; --force would destroy it", v->output);
   if (v->steps.count > 1)
     return usage_error(command, "--steps takes one range, as 5, 5-9 or 5-: what lies between two would be missing");
   return find_fault(command, v->fault, fault);
@@ -233,7 +243,7 @@ static const struct option options[] = {
      .argument = "N",
      AT(threads),
      .minimum = 1,
-     .maximum = 1024,
+     .maximum = 256,
      .help = "threads to compute with (default: the physical cores)"},
     {.name = "append", .kind = OPTION_FLAG, AT(append), .help = "add a run to the trace if it exists"},
     {.name = "force", .kind = OPTION_FLAG, AT(force), .help = "replace the trace if it exists"},
@@ -252,8 +262,8 @@ const struct command command_run = {
         "any SQLite shell read.\n\n"
         "The run stops after N tokens, at the token that ends a text, and where the context is full. With "
         "--fault the steps go wrong on purpose in one known way.",
-    .examples = "  kvstep run -p 'It is a truth' -n 20 -o right.trace\n"
-                "  kvstep run -p 'It is a truth' -n 20 -o right.trace --append --fault off-by-one\n"
+    .examples = "  kvstep run -p 'It is a truth' -n 20 -o my.db\n"
+                "  kvstep run -p 'It is a truth' -n 20 -o my.db --append --fault off-by-one\n"
                 "  kvstep run -m reverse -p 'position>'\n"
                 "  kvstep run -m ~/models/gpt2 -f prompt.txt --temperature 0.8 --top-k 40 --seed 1\n",
     .positionals = positionals,

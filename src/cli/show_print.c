@@ -24,7 +24,7 @@ static void put_number(double value) {
 }
 
 static void put_vector(struct style style, const char *name, const struct vector *v, int first, int count) {
-  if (!v->values || first + count > v->count) return;
+  if (!v->values || count > v->count - first) return;
   double sum = 0;
   for (int i = first; i < first + count; i++) sum += (double)v->values[i] * v->values[i];
   fputs("             ", stdout);
@@ -48,15 +48,20 @@ static void put_missing(struct style style, const char *what, const char *remedy
 static void put_header(const struct step_view *w, struct style style) {
   const char *dot = symbol(style, "·", "-"), *times = symbol(style, "×", "x");
   bool correct = !w->fault || strcmp(w->fault, "none") == 0;
-  printf("%s%s%s %s %d layers %s %d heads %s %d   run %d of %d: %s%s%s\n", color(style, ROLE_TITLE),
-         w->model ? w->model : "unnamed model", color(style, ROLE_PLAIN), dot, w->n_layer, times, w->n_head, times,
-         w->head_dim, w->at.run, w->last_run, color(style, correct ? ROLE_GOOD : ROLE_BAD),
-         correct ? "correct" : w->fault, color(style, ROLE_PLAIN));
-  printf("step %d of 0..%d (%s, %s)   layer %d   head %d   token %d ", w->at.step, w->last_step,
-         w->mode ? w->mode : "mode unknown", w->source ? w->source : "source unknown", w->at.layer, w->at.head,
-         w->token);
+  fputs(color(style, ROLE_TITLE), stdout);
+  put_shown(stdout, style, w->model ? w->model : "unnamed model");
+  printf("%s %s %d layers %s %d heads %s %d   run %d of %d: %s", color(style, ROLE_PLAIN), dot, w->n_layer, times,
+         w->n_head, times, w->head_dim, w->at.run, w->last_run, color(style, correct ? ROLE_GOOD : ROLE_BAD));
+  put_shown(stdout, style, correct ? "correct" : w->fault);
+  printf("%s\nstep %d of 0..%d (", color(style, ROLE_PLAIN), w->at.step, w->last_step);
+  put_shown(stdout, style, w->mode ? w->mode : "mode unknown");
+  fputs(", ", stdout);
+  put_shown(stdout, style, w->source ? w->source : "source unknown");
+  printf(")   layer %d   head %d   token %d ", w->at.layer, w->at.head, w->token);
   put_padded(stdout, style, w->text ? w->text : "?", w->text && text_width(w->text) < 16 ? text_width(w->text) : 16);
-  if (!isnan(w->logprob)) printf("\nthe step before gave this token probability %.3f", exp(w->logprob));
+  if (!isnan(w->logprob))
+    printf("\nthe step before gave this token probability %.3f%s", exp(w->logprob),
+           w->source && strcmp(w->source, "prompt") == 0 ? " (the prompt's: given, not chosen)" : "");
   fputs("\n\n", stdout);
 }
 
@@ -87,13 +92,24 @@ static void put_rule(const struct step_view *w, struct style style) {
   printf("%s\n", color(style, ROLE_PLAIN));
 }
 
+/* The length that was read, and what was used if it was not that. */
+static void put_read(const struct step_view *w, struct style style) {
+  put_moment(style, 1, "read");
+  if (w->length_before == NOT_LOGGED) {
+    puts("t = cache length: not recorded");
+    return;
+  }
+  printf("cache length = %d, before this append; ", w->length_before);
+  if (w->position == w->length_before)
+    printf("t = %d\n", w->position);
+  else if (w->position == NOT_LOGGED)
+    printf("%sno position was used%s\n", color(style, ROLE_BAD), color(style, ROLE_PLAIN));
+  else
+    printf("%sbut t = %d was used%s\n", color(style, ROLE_BAD), w->position, color(style, ROLE_PLAIN));
+}
+
 static void put_embed(const struct step_view *w, struct style style) {
   char name[32];
-  put_moment(style, 1, "read");
-  if (w->length_before == NOT_LOGGED)
-    puts("t = cache length: not recorded");
-  else
-    printf("t = cache length = %d   %s before this token is appended\n", w->length_before, symbol(style, "←", "<-"));
   put_moment(style, 2, "embed");
   if (w->position == NOT_LOGGED)
     printf("x = wte[%d], and no position\n", w->token);
@@ -131,7 +147,7 @@ static void put_project(const struct step_view *w, struct style style) {
 
 /* Which rows are shown: all, or the first, the last two and the heaviest. `chosen` has room for the count. */
 static void choose_rows(const struct vector *weights, int count, bool *chosen) {
-  if (count <= SHOWN_ROWS || !weights->values) {
+  if (count <= SHOWN_ROWS || weights->count < count) { /* another engine's scores may be more than its weights */
     for (int i = 0; i < count; i++) chosen[i] = count <= SHOWN_ROWS || i < 4 || i >= count - 8;
     return;
   }
@@ -239,9 +255,9 @@ static void put_output(const struct step_view *w, struct style style) {
   put_moment(style, 8, "output");
   printf("%d heads side by side %s c_proj %s %d numbers\n", w->n_head, arrow, arrow, w->n_embd);
   put_vector(style, "attn_out", &w->attn_out, 0, w->attn_out.count);
-  put_moment(style, 9, "then");
+  put_moment(style, 9, "mlp");
   printf("residual, ln_2, MLP, residual; %s\n",
-         w->at.layer + 1 < w->n_layer ? "next layer; last ln_f, the logits" : "then ln_f and the logits");
+         w->at.layer < w->n_layer - 1 ? "next layer; last ln_f, the logits" : "then ln_f and the logits");
   put_vector(style, "x_mid", &w->x_mid, 0, w->x_mid.count);
   put_vector(style, "mlp_out", &w->mlp_out, 0, w->mlp_out.count);
   put_vector(style, "x_out", &w->x_out, 0, w->x_out.count);
@@ -264,6 +280,7 @@ kvs_status step_view_print(sqlite3 *db, const struct step_view *w, struct style 
   put_header(w, style);
   put_rule(w, style);
   putchar('\n');
+  put_read(w, style);
   put_embed(w, style);
   put_project(w, style);
   kvs_status status = put_attention(db, w, style, err);

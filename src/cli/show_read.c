@@ -1,6 +1,7 @@
 /* show_read.c: reads one step from a trace's base tables, which other engines fill as well, with holes. */
 #include "cli/show.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,10 @@ static kvs_status read_run(sqlite3 *db, const char *path, struct step_view *w, k
     w->n_head = column_int(statement, 3, 0);
     w->n_embd = column_int(statement, 4, 0);
     w->head_dim = column_int(statement, 5, w->n_head > 0 ? w->n_embd / w->n_head : 0);
+    if (w->n_layer <= 0 || w->n_head <= 0 || w->head_dim <= 0 || w->head_dim > INT_MAX / w->n_head)
+      status = kvs_fail(err, KVS_ERR_INPUT,
+                        "%s: run %d: no model has %d layers, %d heads, head_dim %d; the trace's `run` is damaged", path,
+                        w->at.run, w->n_layer, w->n_head, w->head_dim);
   }
   sqlite3_finalize(statement);
   return status;
@@ -67,10 +72,10 @@ static kvs_status choose_place(sqlite3 *db, const char *path, struct step_view *
   if (w->at.step == NOT_LOGGED) w->at.step = (int)decode;
   if (w->at.layer == NOT_LOGGED) w->at.layer = 0;
   if (w->at.head == NOT_LOGGED) w->at.head = 0;
-  if (w->at.layer >= w->n_layer && w->n_layer > 0)
+  if (w->at.layer >= w->n_layer)
     return kvs_fail(err, KVS_ERR_INPUT, "%s: there is no layer %d; this model has 0 to %d", path, w->at.layer,
                     w->n_layer - 1);
-  if (w->at.head >= w->n_head && w->n_head > 0)
+  if (w->at.head >= w->n_head)
     return kvs_fail(err, KVS_ERR_INPUT, "%s: there is no head %d; this model has 0 to %d", path, w->at.head,
                     w->n_head - 1);
   return KVS_OK;

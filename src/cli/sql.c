@@ -55,8 +55,13 @@ static int sql_error(sqlite3 *db, const char *sql, int result) {
     fputs("kvstep sql: a trace is only read here, and this statement writes; work on a copy with sqlite3\n", stderr);
   else if (result == SQLITE_INTERRUPT)
     fputs("kvstep sql: interrupted\n", stderr);
-  else
-    fprintf(stderr, "kvstep sql: %s\n", result == SQLITE_NOMEM ? "out of memory" : sqlite3_errmsg(db));
+  else {
+    /* It quotes names, from the query or from a trace of anybody's making. */
+    const char *said = result == SQLITE_NOMEM ? "out of memory" : sqlite3_errmsg(db);
+    fputs("kvstep sql: ", stderr);
+    put_safe(stderr, said, strlen(said));
+    fputc('\n', stderr);
+  }
   if (offset >= 0 && (size_t)offset <= strlen(sql)) put_caret(sql, offset);
   return result == SQLITE_INTERRUPT ? 130 : EXIT_BAD;
 }
@@ -212,10 +217,10 @@ const struct command command_sql = {
     .description =
         "Runs a query on a trace and prints the rows. The trace is never written. On a terminal, without a QUERY, "
         "starts the sqlite3 shell on it, with kvstep's faster views loaded.",
-    .examples = "  kvstep sql my.trace 'SELECT * FROM rule'\n"
-                "  kvstep sql my.trace 'SELECT row_token_text, weight FROM attention\n"
+    .examples = "  kvstep sql my.db 'SELECT * FROM rule'\n"
+                "  kvstep sql my.db 'SELECT row_token_text, weight FROM attention\n"
                 "      WHERE step = 12 AND layer = 0 AND head = 2 ORDER BY weight DESC'\n"
-                "  kvstep sql my.trace -o csv < query.sql > rows.csv\n",
+                "  kvstep sql my.db -o csv < query.sql > rows.csv\n",
     .positionals = positionals,
     .options = options,
     .run = run_sql,

@@ -43,7 +43,9 @@ kvs_status query_number(sqlite3 *db, const char *sql, const int *parameters, int
 }
 
 int column_int(sqlite3_stmt *statement, int column, int missing) {
-  return sqlite3_column_type(statement, column) == SQLITE_NULL ? missing : sqlite3_column_int(statement, column);
+  if (sqlite3_column_type(statement, column) == SQLITE_NULL) return missing;
+  sqlite3_int64 number = sqlite3_column_int64(statement, column);
+  return number > COLUMN_MOST ? COLUMN_MOST : number < -COLUMN_MOST ? -COLUMN_MOST : (int)number;
 }
 
 double column_real(sqlite3_stmt *statement, int column) {

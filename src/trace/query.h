@@ -26,7 +26,9 @@ kvs_status query_step(sqlite3_stmt *statement, bool *row, kvs_error *err);
 kvs_status query_number(sqlite3 *db, const char *sql, const int *parameters, int count, long long missing,
                         long long *number, kvs_error *err);
 
-/* A column of the current row: as an int (`missing` if NULL), a double (NaN), a copied string (NULL), a vector. */
+/* A column of the current row: as an int (`missing` if NULL; COLUMN_MOST is the most either way, so that sums of a few
+ * cannot overflow), a double (NaN), a copied string (NULL), a vector. */
+enum { COLUMN_MOST = 1 << 29 };
 int column_int(sqlite3_stmt *statement, int column, int missing);
 double column_real(sqlite3_stmt *statement, int column);
 kvs_status column_text(sqlite3_stmt *statement, int column, char **text, kvs_error *err);

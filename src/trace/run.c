@@ -2,6 +2,7 @@
 #include "trace/store.h"
 
 #include <stdio.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,26 +183,52 @@ static bool is_text(const unsigned char *s, size_t length) {
   return true;
 }
 
-static void bind_prompt(sqlite3_stmt *insert, int at, const kvs_run_info *info) {
-  if (!info->prompt) return;
-  if (is_text((const unsigned char *)info->prompt, info->prompt_length))
-    sqlite3_bind_text64(insert, at, info->prompt, info->prompt_length, SQLITE_STATIC, SQLITE_UTF8);
+/* As TEXT, or as BLOB if it is none: some readers, Python's among them, fail on a TEXT that is no UTF-8. */
+static void bind_text(sqlite3_stmt *insert, int at, const char *text, size_t length) {
+  if (!text) return;
+  if (is_text((const unsigned char *)text, length))
+    sqlite3_bind_text64(insert, at, text, length, SQLITE_STATIC, SQLITE_UTF8);
   else
-    sqlite3_bind_blob64(insert, at, info->prompt, info->prompt_length, SQLITE_STATIC);
+    sqlite3_bind_blob64(insert, at, text, length, SQLITE_STATIC);
 }
 
-static kvs_status write_run(kvs_trace *trace, const kvs_trace_source *source, const kvs_run_info *info,
+static void bind_string(sqlite3_stmt *insert, int at, const char *text) {
+  bind_text(insert, at, text, text ? strlen(text) : 0);
+}
+
+/* The first number after every run that is there, and after those whose line in `run` was deleted while their steps were
+ * left: a shell has foreign keys off. */
+static kvs_status next_run(kvs_trace *trace, int64_t *number, kvs_error *err) {
+  static const char sql[] = "SELECT 1 + max(0, coalesce(max(last), 0)) FROM ("
+                            "SELECT max(run) AS last FROM run UNION ALL SELECT max(run) FROM step UNION ALL "
+                            "SELECT max(run) FROM event UNION ALL SELECT max(run) FROM kv_row UNION ALL "
+                            "SELECT max(run) FROM head_step UNION ALL SELECT max(run) FROM head_stat UNION ALL "
+                            "SELECT max(run) FROM layer_step UNION ALL SELECT max(run) FROM step_vector UNION ALL "
+                            "SELECT max(run) FROM step_stat UNION ALL SELECT max(run) FROM top_token)";
+  kvs_status status = pragma_value(trace, sql, number, err);
+  if (status == KVS_OK && *number > INT_MAX)
+    status =
+        kvs_fail(err, KVS_ERR_INPUT, "%s: its last run is number %lld, and no more can follow; write to another file",
+                 trace->path, (long long)*number - 1);
+  return status;
+}
+
+static kvs_status write_run(kvs_trace *trace, const kvs_trace_source *source, const kvs_run_info *info, int *number,
                             kvs_error *err) {
   sqlite3_stmt *insert;
-  kvs_status status =
-      kvs_trace_prepare(trace,
-                        "INSERT INTO run VALUES (NULL, " NOW ", NULL, 'kvstep', '" KVS_VERSION "', ?1, ?2, "
-                        "?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
-                        &insert, err);
+  int64_t next;
+  kvs_status status = next_run(trace, &next, err);
+  if (status == KVS_OK)
+    status = kvs_trace_prepare(trace,
+                               "INSERT INTO run VALUES (?17, " NOW ", NULL, 'kvstep', '" KVS_VERSION "', ?1, ?2, "
+                               "?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                               &insert, err);
   if (status != KVS_OK) return status;
+  *number = (int)next;
+  sqlite3_bind_int64(insert, 17, next);
   const kvs_config *c = source->config;
-  sqlite3_bind_text(insert, 1, info->command, -1, SQLITE_STATIC);
-  sqlite3_bind_text(insert, 2, source->model, -1, SQLITE_STATIC);
+  bind_string(insert, 1, info->command);
+  bind_string(insert, 2, source->model);
   sqlite3_bind_text(insert, 3, source->sha256, -1, SQLITE_STATIC);
   const int shape[] = {c->n_layer, c->n_head, c->n_embd, c->head_dim, c->n_ctx, c->n_vocab};
   for (int i = 0; i < 6; i++) sqlite3_bind_int(insert, 4 + i, shape[i]);
@@ -211,7 +238,7 @@ static kvs_status write_run(kvs_trace *trace, const kvs_trace_source *source, co
   sqlite3_bind_double(insert, 13, info->sampling.temperature);
   sqlite3_bind_int(insert, 14, info->sampling.top_k);
   sqlite3_bind_double(insert, 15, info->sampling.top_p);
-  bind_prompt(insert, 16, info);
+  bind_text(insert, 16, info->prompt, info->prompt_length);
   status = kvs_trace_run(trace, insert, err);
   sqlite3_finalize(insert);
   return status;
@@ -265,8 +292,8 @@ kvs_status kvs_trace_begin_run_from(kvs_trace *trace, const kvs_trace_source *so
   if (status == KVS_OK) status = kvs_trace_open(trace, source->config, err);
   if (status == KVS_OK) status = kvs_trace_begin(trace, err);
   if (status == KVS_OK) status = prepare_file(trace, source, err);
-  if (status == KVS_OK) status = write_run(trace, source, info ? info : &nothing, err);
-  int number = status == KVS_OK ? (int)sqlite3_last_insert_rowid(trace->db) : 0;
+  int number = 0;
+  if (status == KVS_OK) status = write_run(trace, source, info ? info : &nothing, &number, err);
   if (status == KVS_OK) status = kvs_trace_prepare_inserts(trace, err);
   if (status == KVS_OK) status = kvs_trace_commit(trace, err);
   if (status != KVS_OK) {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,6 +175,11 @@ static kvs_status check_folder(const char *path, kvs_error *err) {
 
 static kvs_status check_path(const char *path, kvs_trace_open_mode mode, kvs_error *err) {
   if (!*path) return kvs_fail(err, KVS_ERR_IO, "the trace's file name is empty; name a file");
+  const char *slash = strrchr(path, '/');
+  size_t most = NAME_MAX - strlen("-journal"); /* SQLite puts its log and its journal beside the file */
+  if (strlen(slash ? slash + 1 : path) > most)
+    return kvs_fail(err, KVS_ERR_IO, "a trace's file name has at most %zu bytes, and this one is longer: %s", most,
+                    path);
   struct stat st;
   if (lstat(path, &st) != 0) {
     if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
@@ -184,7 +190,7 @@ static kvs_status check_path(const char *path, kvs_trace_open_mode mode, kvs_err
   if (S_ISDIR(st.st_mode)) return kvs_fail(err, KVS_ERR_IO, "%s: a folder; name a file in it", path);
   if (!S_ISREG(st.st_mode)) return kvs_fail(err, KVS_ERR_IO, "%s: not a regular file; a trace must be one", path);
   if (mode == KVS_TRACE_NEW)
-    return kvs_fail(err, KVS_ERR_IO, "%s: exists already; replace it, append to it, or choose another name", path);
+    return kvs_fail(err, KVS_ERR_IO, "%s: exists already; add a run to it (--append), replace it (--force), or choose another name", path);
   if (mode == KVS_TRACE_APPEND) {
     kvs_status status = kvs_trace_inspect(path, err);
     if (status != KVS_OK) return status;
@@ -214,6 +220,22 @@ kvs_status kvs_trace_create(const char *path, kvs_trace_open_mode mode, kvs_trac
   return KVS_OK;
 }
 
+/* Who writes to a database in WAL mode holds a lock on its file all the while. If the file were replaced under them, they
+ * would remove the new one's log when they close theirs, since that goes by its name. */
+static kvs_status check_unused(const kvs_trace *trace, kvs_error *err) {
+  int file = open(trace->file, O_RDWR | O_CLOEXEC);
+  if (file < 0) return KVS_OK; /* what that means is told by who makes the file */
+  /* SQLite's lock bytes: https://www.sqlite.org/fileformat.html#the_lock_byte_page */
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1 << 30, .l_len = 512};
+  bool used = fcntl(file, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  close(file);
+  if (!used) return KVS_OK;
+  return kvs_fail(
+      err, KVS_ERR_IO,
+      "%s: in use by another program (process %ld), so it is not replaced; end that, or choose another name",
+      trace->path, (long)lock.l_pid);
+}
+
 /* Removes the old trace with what a crash may have left beside it. */
 static kvs_status remove_old(kvs_trace *trace, kvs_error *err) {
   static const char *const ends[] = {"-wal", "-shm", "-journal", ""};
@@ -234,7 +256,7 @@ static kvs_status make_file(kvs_trace *trace, kvs_error *err) {
   int file = open(trace->file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0)
     return errno == EEXIST
-               ? kvs_fail(err, KVS_ERR_IO, "%s: exists already; replace it, append to it, or choose another name",
+               ? kvs_fail(err, KVS_ERR_IO, "%s: exists already; add a run to it (--append), replace it (--force), or choose another name",
                           trace->path)
                : kvs_fail(err, KVS_ERR_IO, "%s: cannot be made: %s; choose another folder, or chmod this one",
                           trace->path, strerror(errno));
@@ -248,6 +270,9 @@ static kvs_status connect_file(kvs_trace *trace, const kvs_config *config, kvs_e
   if (rc != SQLITE_OK) return kvs_trace_fail(trace, rc, err);
   sqlite3_extended_result_codes(trace->db, 1);
   sqlite3_busy_timeout(trace->db, BUSY_MILLISECONDS);
+  /* A trace has no triggers. Those of a file that somebody else made could change what is appended, or never end. */
+  sqlite3_db_config(trace->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, (int *)NULL);
+  sqlite3_db_config(trace->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)NULL);
   /* Rows of wide models fill 32 KiB pages well; 4 KiB pages waste less in a small trace. */
   int page = config->n_embd >= 512 ? 32768 : 4096;
   char sql[96];
@@ -265,7 +290,8 @@ kvs_status kvs_trace_open(kvs_trace *trace, const kvs_config *config, kvs_error 
   kvs_status status = check_path(trace->path, trace->mode, err); /* it may have changed since kvs_trace_create */
   if (status != KVS_OK) return status;
   bool appending = trace->mode == KVS_TRACE_APPEND && access(trace->file, F_OK) == 0;
-  if (trace->mode == KVS_TRACE_REPLACE) status = remove_old(trace, err);
+  if (trace->mode == KVS_TRACE_REPLACE) status = check_unused(trace, err);
+  if (status == KVS_OK && trace->mode == KVS_TRACE_REPLACE) status = remove_old(trace, err);
   if (status == KVS_OK && !appending) status = make_file(trace, err);
   if (status == KVS_OK) status = connect_file(trace, config, err);
   return status;

@@ -10,7 +10,8 @@
 
 SQLITE_EXTENSION_INIT1
 
-#if defined(__GNUC__)
+/* Seen from outside the loadable extension, where SQLite looks for it; inside libkvstep it is one more private function. */
+#if defined(__GNUC__) && !defined(SQLITE_CORE)
 __attribute__((visibility("default")))
 #endif
 int sqlite3_kvstep_init(sqlite3 *db, char **message, const sqlite3_api_routines *api) {
