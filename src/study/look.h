@@ -30,13 +30,13 @@ struct look_run {
 
 struct look_step {
   int run, step;
-  kvs_mode mode;
-  kvs_source source;
+  kvs_mode mode;     /* KVS_DECODE where the trace has NULL */
+  kvs_source source; /* KVS_FORCED where the trace has NULL */
   int token;
   char text[64]; /* the token as shown */
   int length_before, position, length_after;
   double logprob, seconds;
-  int prompt_steps; /* steps of this run's first batch: the prompt */
+  int prompt_steps; /* steps of this run's first batch, or where the prompt was fed singly, of the prompt */
 };
 
 /* One head in one step. Arrays are NULL where they were not logged. */
@@ -50,8 +50,8 @@ struct look_head {
 /* One row of one layer's cache as it was after `step`: the newest write to it up to that step. */
 struct look_row {
   int run, layer, row;
-  int step;            /* that wrote it */
-  const float *k, *v;  /* [n_embd] */
+  int step;           /* that wrote it */
+  const float *k, *v; /* [n_embd] */
 };
 
 struct look_vectors {
@@ -81,14 +81,16 @@ struct look_summary {
   int max_row;
 };
 
-/* Takes the connection over (from kvs_trace_read) and closes it in look_close. Errors: KVS_ERR_MEMORY, KVS_ERR_INPUT. */
+/* Takes the connection over (from kvs_trace_read) and closes it in look_close, or here if this fails. Another program's lock is
+ * waited for briefly. Errors: KVS_ERR_MEMORY, KVS_ERR_INPUT, KVS_ERR_IO (locked, gone). */
 kvs_status look_open(struct sqlite3 *db, struct look **out, kvs_error *err);
 void look_close(struct look *look);
 
-/* Sees whether the trace has grown: *changed. Costs one small query; call it a few times a second. */
+/* Sees whether the trace has grown, or changed in another way: *changed. Costs a few small queries; call it a few times a second.
+ * That the file was deleted or replaced is told by look_error, once: what was open can still be read. */
 kvs_status look_refresh(struct look *look, bool *changed, kvs_error *err);
 
-/* The last failure, or NULL; told once. */
+/* The last failure, or NULL; told once. The text holds until look_error is called again. */
 const char *look_error(struct look *look);
 
 int look_runs(struct look *look);
@@ -106,7 +108,8 @@ int look_row_step(struct look *look, int run, int step, int layer, int row);
 /* Its token's text, "?" if unknown. Never NULL. */
 const char *look_row_text(struct look *look, int run, int step, int layer, int row);
 
-/* The next step after `from` (direction +1) or before it (−1) whose token's text contains `text`; LOOK_NONE if there is none. */
+/* The next step after `from` (direction +1) or before it (-1) whose token's text contains `text`; LOOK_NONE if there is none.
+ * Case counts (of ASCII letters) if `text` has a capital. From the very beginning: `from` -1. */
 int look_find(struct look *look, int run, int from, int direction, const char *text);
 
 /* The first step, from `from` on, where two runs' tokens, positions or logits' top token differ; LOOK_NONE if none does. */
