@@ -597,14 +597,14 @@ static void test_follows(void **state) {
   snprintf(trace, sizeof trace, "%s/growing.trace", folder);
   assert_int_equal(shell("cp '%s' '%s'", kept, trace), 0);
   assert_int_equal(
-      shell("sqlite3 '%s' 'PRAGMA foreign_keys=OFF; CREATE TABLE held AS SELECT * FROM kv_step WHERE run=1 "
-            "AND step=16; DELETE FROM kv_step WHERE run=1 AND step=16' 2>/dev/null",
+      shell("sqlite3 '%s' 'PRAGMA foreign_keys=OFF; CREATE TABLE held AS SELECT * FROM step WHERE run=1 "
+            "AND step=16; DELETE FROM step WHERE run=1 AND step=16' 2>/dev/null",
             trace),
       0);
   open_with(24, 80, NULL, NULL);
   assert_true(pty_wait(pty, "step 9/15"));
   type_and_see("G", "step 15/15");
-  assert_int_equal(shell("sqlite3 '%s' 'INSERT INTO kv_step SELECT * FROM held'", trace), 0);
+  assert_int_equal(shell("sqlite3 '%s' 'INSERT INTO step SELECT * FROM held'", trace), 0);
   assert_true(pty_wait(pty, "step 16/16"));
   quit_whole();
   snprintf(trace, sizeof trace, "%s", kept);
