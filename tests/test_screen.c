@@ -70,11 +70,21 @@ static void open_with(int rows, int columns, const char *option, const char *con
   assert_non_null(pty);
 }
 
+/* ncurses draws from top to bottom: with the last line, all is there. */
+static bool bottom_shows_quit(struct pty *p, const void *nothing) {
+  (void)nothing;
+  return strstr(pty_row(p, p->rows - 1), "next moment") != NULL;
+}
+
+static void see_all(const char *text) {
+  assert_true(pty_wait(pty, text));
+  assert_true(pty_wait_for(pty, bottom_shows_quit, NULL));
+}
+
 /* The usual screen, open and drawn. */
 static void open_screen(void) {
   open_with(24, 80, NULL, NULL);
-  assert_true(pty_wait(pty, "step 9/"));
-  assert_true(pty_wait(pty, "1 step"));
+  see_all("step 9/");
 }
 
 static void type(const char *keys) { assert_true(pty_send(pty, keys)); }
@@ -289,7 +299,7 @@ static void test_colors(void **state) {
   close_pty(NULL);
   static const char *const eight[] = {"TERM=xterm", NULL};
   open_with(24, 80, NULL, eight);
-  assert_true(pty_wait(pty, "step 9/"));
+  see_all("step 9/");
   assert_true(colored_cells(&most) > 20);
   assert_true(most < 16);
   quit_whole();
@@ -301,17 +311,17 @@ static void test_no_color(void **state) {
                            *const vt100[] = {"TERM=vt100", NULL};
   int most;
   open_with(24, 80, NULL, none);
-  assert_true(pty_wait(pty, "step 9/"));
+  see_all("step 9/");
   assert_int_equal(colored_cells(&most), 0);
   quit_whole();
   close_pty(NULL);
   open_with(24, 80, NULL, vt100);
-  assert_true(pty_wait(pty, "step 9/"));
+  see_all("step 9/");
   assert_int_equal(colored_cells(&most), 0);
   quit_whole();
   close_pty(NULL);
   open_with(24, 80, NULL, empty); /* set but empty: as if it were not */
-  assert_true(pty_wait(pty, "step 9/"));
+  see_all("step 9/");
   assert_true(colored_cells(&most) > 0);
   quit_whole();
 }
@@ -344,11 +354,6 @@ static void test_ascii(void **state) {
 }
 
 /* ---- sizes ---------------------------------------------------------------------------------------------------------- */
-
-static bool bottom_shows_quit(struct pty *p, const void *nothing) {
-  (void)nothing;
-  return strstr(pty_row(p, p->rows - 1), "next moment") != NULL;
-}
 
 static void test_resize_small(void **state) {
   (void)state;
@@ -403,34 +408,36 @@ static void test_resizes_in_a_row(void **state) {
 
 /* ---- stopping and dying --------------------------------------------------------------------------------------------- */
 
-static void open_shell(const char *setup_line) {
+static void open_shell(void) {
   static const char *const argv[] = {"sh", "-i", NULL};
   static const char *const environment[] = {"PS1=READY> ", "ENV", "HISTFILE", NULL};
   pty = pty_start(argv, 24, 80, environment);
   assert_non_null(pty);
   assert_true(pty_wait(pty, "READY>"));
-  if (setup_line) type(setup_line);
 }
 
 static void test_suspend(void **state) {
   (void)state;
   char line[9000];
-  open_shell(NULL);
-  snprintf(line, sizeof line, "stty -echo; '%s' view '%s'; echo left $?\r", program, trace);
+  open_shell();
+  snprintf(line, sizeof line, "'%s' view '%s'\r", program, trace);
   type(line);
   assert_true(pty_wait(pty, "step 9/"));
   type("\032");
   assert_true(pty_wait_gone(pty, "step 9/"));
   assert_false(pty->alternate);
   assert_true(pty->cursor);
-  type_and_see("echo on the shell'$((6*7))'\r", "shell42");
+  type_and_see("echo shell$((6*7))\r", "shell42");
   pty_resize(pty, 30, 90);
   type_and_see("fg\r", "step 9/");
   assert_true(pty->alternate);
   assert_true(pty_wait_for(pty, bottom_shows_quit, NULL));
   type_and_see("l", "step 10/");
-  type_and_see("q", "left 0");
+  type("q");
+  assert_true(pty_wait_gone(pty, "step 10/"));
+  type_and_see("echo left $?\r", "left 0");
   assert_false(pty->alternate);
+  assert_true(pty->cursor);
 }
 
 /* Stopped and continued from outside, it draws everything anew. */
@@ -596,11 +603,10 @@ static void test_follows(void **state) {
   snprintf(kept, sizeof kept, "%s", trace);
   snprintf(trace, sizeof trace, "%s/growing.trace", folder);
   assert_int_equal(shell("cp '%s' '%s'", kept, trace), 0);
-  assert_int_equal(
-      shell("sqlite3 '%s' 'PRAGMA foreign_keys=OFF; CREATE TABLE held AS SELECT * FROM step WHERE run=1 "
-            "AND step=16; DELETE FROM step WHERE run=1 AND step=16' 2>/dev/null",
-            trace),
-      0);
+  assert_int_equal(shell("sqlite3 '%s' 'PRAGMA foreign_keys=OFF; CREATE TABLE held AS SELECT * FROM step WHERE run=1 "
+                         "AND step=16; DELETE FROM step WHERE run=1 AND step=16' 2>/dev/null",
+                         trace),
+                   0);
   open_with(24, 80, NULL, NULL);
   assert_true(pty_wait(pty, "step 9/15"));
   type_and_see("G", "step 15/15");
