@@ -13,7 +13,10 @@ LIBRARIES := sqlite3 jansson libpcre2-8 libcrypto
 
 PKG_CFLAGS = $(shell pkg-config --cflags $(LIBRARIES))
 PKG_LIBS   = $(shell pkg-config --libs $(LIBRARIES))
+TUI_CFLAGS = $(shell pkg-config --cflags ncursesw)
+TUI_LIBS   = $(shell pkg-config --libs ncursesw)
 TEST_LIBS  = $(shell pkg-config --libs cmocka)
+VTERM_LIBS = $(shell pkg-config --libs vterm) -lutil
 
 # -ffp-contract=off: a fused multiply-add stands only where the source says fmaf, so all kernels give the same bits.
 # -fno-math-errno lets sqrtf be one instruction; it changes no result.
@@ -27,20 +30,25 @@ ifdef SAN
   CFLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 endif
 
-# The library is everything but the command line and the screen. extension.c is built once more, alone, as a loadable extension.
+# The library is everything but the command line and the screen. All of the screen but the terminal itself is an archive, so
+# that tests can link it. extension.c is built once more, alone, as a loadable extension.
 LIB_SOURCES  := $(sort $(wildcard src/base/*.c src/model/*.c src/text/*.c src/engine/*.c src/trace/*.c src/study/*.c))
-CLI_SOURCES  := $(sort $(wildcard src/cli/*.c src/tui/*.c))
+CLI_SOURCES  := $(sort $(wildcard src/cli/*.c)) src/tui/app.c src/tui/term.c
+TUI_SOURCES  := $(filter-out $(CLI_SOURCES),$(sort $(wildcard src/tui/*.c)))
 EXT_SOURCES  := $(sort $(wildcard src/trace/sql/*.c))
 TEST_SOURCES := $(sort $(wildcard tests/test_*.c))
 
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(EXT_SOURCES:%.c=$(BUILD)/%.o)
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
+TUI_OBJECTS := $(TUI_SOURCES:%.c=$(BUILD)/%.o)
 EXT_OBJECTS := $(EXT_SOURCES:%.c=$(BUILD)/ext/%.o)
 TESTS       := $(TEST_SOURCES:%.c=$(BUILD)/%)
-SUPPORT     := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
+PTY         := $(BUILD)/tests/support/pty.o
+SUPPORT     := $(filter-out $(PTY),$(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c))))
 
 PROGRAM   := $(if $(SAN),$(BUILD)/kvstep,kvstep)
 STATIC    := $(BUILD)/libkvstep.a
+TUI       := $(BUILD)/libtui.a
 SHARED    := $(BUILD)/libkvstep.so.$(VERSION)
 EXTENSION := $(BUILD)/kvstep.so
 
@@ -48,6 +56,9 @@ EXTENSION := $(BUILD)/kvstep.so
 .PHONY: all demo test test-binaries bench install check-install samples format lint lint-format lint-cppcheck help clean
 all: $(PROGRAM) $(STATIC) $(SHARED) $(EXTENSION)
 	@:
+
+# The one file that draws with ncurses.
+$(BUILD)/src/tui/term.o: KFLAGS += $(TUI_CFLAGS)
 
 # Tests include each other's helpers as "tests/support/…".
 $(BUILD)/tests/%.o: KFLAGS += -I.
@@ -83,11 +94,18 @@ $(SHARED): $(LIB_OBJECTS)
 $(EXTENSION): $(EXT_OBJECTS)
 	$(CC) $(CFLAGS) -shared $^ -lm -o $@
 
-$(PROGRAM): $(CLI_OBJECTS) $(STATIC)
-	$(CC) $(CFLAGS) $(CLI_OBJECTS) $(STATIC) $(LDLIBS) -o $@
+$(TUI): $(TUI_OBJECTS)
+	rm -f $@ && $(AR) rcs $@ $^
 
-$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(SUPPORT) $(STATIC)
-	$(CC) $(CFLAGS) $< $(SUPPORT) $(STATIC) $(LDLIBS) $(TEST_LIBS) -o $@
+$(PROGRAM): $(CLI_OBJECTS) $(TUI) $(STATIC)
+	$(CC) $(CFLAGS) $(CLI_OBJECTS) $(TUI) $(STATIC) $(LDLIBS) $(TUI_LIBS) -o $@
+
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(SUPPORT) $(TUI) $(STATIC)
+	$(CC) $(CFLAGS) $< $(SUPPORT) $(TUI) $(STATIC) $(LDLIBS) $(TEST_LIBS) $(EXTRA_LIBS) -o $@
+
+# What drives the program in a terminal of our own; the bench links the other helpers too, and needs no terminal.
+$(BUILD)/tests/test_screen: EXTRA_LIBS = $(PTY) $(VTERM_LIBS)
+$(BUILD)/tests/test_screen: $(PTY)
 
 test-binaries: $(TESTS)
 

@@ -91,7 +91,8 @@ int help_command(const struct command *command) {
 int help_overview(void) {
   puts("Usage: kvstep COMMAND [options]\n\n"
        "A step debugger for one-token attention: decodes GPT-2 one token at a time, logs\n"
-       "every moment of every step to a SQLite trace, and shows what the KV cache does.\n\nCommands:");
+       "every moment of every step to a SQLite trace, and shows what the KV cache does.\n\n"
+       "`kvstep` alone, on a terminal, opens the screen on a small built-in model.\n\nCommands:");
   for (int i = 0; command_at(i); i++) {
     char head[64];
     snprintf(head, sizeof head, "  %s", command_at(i)->name);
@@ -99,8 +100,9 @@ int help_overview(void) {
   }
   puts("\n`kvstep help COMMAND` says more; `kvstep --version` prints the version.\n\n"
        "To begin:\n"
-       "  kvstep run -o my.db -n 10     decode ten tokens with the built-in model\n"
-       "  kvstep show my.db             see the last step's nine moments\n"
+       "  kvstep run -o my.db    -n 10     decode ten tokens with the built-in model\n"
+       "  kvstep view my.db                step through it, moment by moment\n"
+       "  kvstep show my.db                see the last step's nine moments as text\n"
        "  kvstep sql my.db 'SELECT * FROM rule'");
   return finish_stdout(EXIT_OK);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/help.h"
@@ -10,8 +11,8 @@
 #include "kvstep/kvstep.h"
 
 static const struct command *const commands[] = {
-    &command_run,    &command_show,   &command_info, &command_sql, &command_verify,
-    &command_models, &command_faults, &command_help, &command_man, &command_completion,
+    &command_run,    &command_view,   &command_show, &command_info, &command_sql,        &command_verify,
+    &command_models, &command_faults, &command_help, &command_man,  &command_completion,
 };
 
 const struct command *command_at(int i) {
@@ -76,6 +77,7 @@ static int run_command(const struct command *command, int argc, char **argv) {
 int main(int argc, char **argv) {
   open_standard_streams();
   setlocale(LC_CTYPE, "");
+  if (argc < 2 && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) return view_demo();
   if (argc < 2) return usage_error(NULL, "a command is missing");
   const char *word = argv[1];
   if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {

@@ -1,0 +1,23 @@
+/* app.h: the screen on a terminal, from opening to `q`. */
+#ifndef KVS_TUI_APP_H
+#define KVS_TUI_APP_H
+
+#include <stdbool.h>
+
+#include "kvstep/error.h"
+
+struct look;
+struct start;
+
+struct app_options {
+  const char *name; /* of the trace, as shown */
+  const struct start *start;
+  bool ascii; /* nothing but ASCII, whatever the locale */
+  int depth;  /* an enum depth of theme.h; −1: what the terminal has */
+};
+
+/* Returns when the user leaves, or the terminal does. The look stays the caller's.
+ * Errors: KVS_ERR_USAGE (no terminal for it), KVS_ERR_INPUT (no such run, step, …), KVS_ERR_IO (the terminal has gone). */
+kvs_status app_run(struct look *look, const struct app_options *options, kvs_error *err);
+
+#endif

@@ -1,0 +1,227 @@
+/* drive.c: keys to actions, requests to the trace, state to cells. No terminal, no clock. */
+#include "tui/drive.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tui/view.h"
+
+static int known(int number) { return number > 0 ? number : 0; }
+
+/* How far the dials go for the run and the step where they are. */
+static void read_limits(struct drive *d) {
+  d->limits = (struct limits){.runs = known(look_runs(d->look))};
+  const struct look_run *run = look_run(d->look, d->state.run);
+  if (!run) return;
+  d->limits.steps = known(run->steps);
+  d->limits.layers = known(run->n_layer);
+  d->limits.heads = known(run->n_head);
+  const struct look_step *step = look_step(d->look, d->state.run, d->state.step);
+  if (step) d->limits.rows = known(step->length_after);
+}
+
+/* Another run or step has other limits: the dials are put into them at once. */
+static void settle(struct drive *d) {
+  read_limits(d);
+  state_clamp(&d->state, &d->limits);
+  read_limits(d); /* the step may have been put back, and the rows are its */
+  state_clamp(&d->state, &d->limits);
+}
+
+/* ---- beginning ------------------------------------------------------------------------------------------------------ */
+
+static kvs_status go(struct drive *d, const char *dial, int to, kvs_error *err) {
+  if (to < 0) return KVS_OK;
+  char line[64];
+  snprintf(line, sizeof line, "%s %d", dial, to);
+  drive_command(d, line);
+  return d->state.message_is_error && *d->state.message
+             ? kvs_fail(err, KVS_ERR_INPUT, "%s: %s", d->name, d->state.message)
+             : KVS_OK;
+}
+
+/* The first token that was generated: there a cache is read, and one row comes in. */
+static void go_to_first_decode(struct drive *d) {
+  const struct look_step *first = look_step(d->look, d->state.run, 0);
+  int step = first ? known(first->prompt_steps) : 0;
+  d->state.step = step < d->limits.steps ? step : d->limits.steps - 1;
+  settle(d);
+}
+
+kvs_status drive_init(struct drive *d, struct look *look, const char *name, const struct start *start, kvs_error *err) {
+  *d = (struct drive){.look = look, .name = name};
+  d->limits.runs = known(look_runs(look));
+  state_init(&d->state, &d->limits);
+  settle(d);
+  const char *trouble = look_error(look);
+  if (trouble) return kvs_fail(err, KVS_ERR_INPUT, "%s: %s", name, trouble);
+  kvs_status status = go(d, "run", start->run, err);
+  if (status == KVS_OK && start->step < 0) go_to_first_decode(d);
+  if (status == KVS_OK) status = go(d, "step", start->step, err);
+  if (status == KVS_OK) status = go(d, "layer", start->layer, err);
+  if (status == KVS_OK) status = go(d, "head", start->head, err);
+  d->state.message[0] = '\0';
+  return status;
+}
+
+void drive_free(struct drive *d) { cells_free(&d->cells); }
+
+/* ---- requests ------------------------------------------------------------------------------------------------------- */
+
+/* A step that was found; the message has been given if there is none. */
+static void go_to_found(struct drive *d, int step) {
+  char line[32];
+  snprintf(line, sizeof line, "step %d", step);
+  state_command(&d->state, &d->limits, line);
+}
+
+static void search(struct drive *d) {
+  struct state *s = &d->state;
+  int direction = s->request_direction < 0 ? -1 : 1;
+  int found = look_find(d->look, s->run, s->step, direction, s->search);
+  bool around = found == LOOK_NONE && d->limits.steps > 0;
+  if (around) found = look_find(d->look, s->run, direction > 0 ? -1 : d->limits.steps, direction, s->search);
+  if (found == LOOK_NONE) {
+    state_say(s, true, "no token of this run contains \"%.100s\"", s->search);
+    return;
+  }
+  go_to_found(d, found);
+  if (around) state_say(s, false, direction > 0 ? "found from the beginning on" : "found from the end back");
+}
+
+static void first_difference(struct drive *d) {
+  struct state *s = &d->state;
+  int other = s->request_number, step = look_first_difference(d->look, s->run, other, 0);
+  if (step == LOOK_NONE) {
+    state_say(s, false, "no step differs from run %d", other);
+    return;
+  }
+  go_to_found(d, step);
+  state_say(s, false, "step %d is the first that differs from run %d", step, other);
+}
+
+/* What would be on the screen now, at its present size. */
+static void save_screen(struct drive *d) {
+  struct state *s = &d->state;
+  const char *path = s->request_text, *dot = strrchr(path, '.');
+  if (!drive_draw(d, d->cells.rows, d->cells.columns)) {
+    state_say(s, true, "out of memory while drawing");
+    return;
+  }
+  errno = 0;
+  FILE *file = fopen(path, "w");
+  bool written =
+      file && (dot && strcmp(dot, ".svg") == 0 ? cells_write_svg(&d->cells, file) : cells_write_text(&d->cells, file));
+  int errnum = errno;
+  if (file && fclose(file) != 0 && written) {
+    written = false;
+    errnum = errno;
+  }
+  if (written)
+    state_say(s, false, "saved the screen to %.180s", path);
+  else
+    state_say(s, true, "%.120s cannot be written: %s", path, strerror(errnum));
+}
+
+/* Suspending and redrawing are left to whoever has the terminal. */
+static void serve(struct drive *d) {
+  enum request request = d->state.request;
+  settle(d);
+  if (request == REQUEST_NONE || request == REQUEST_SUSPEND || request == REQUEST_REDRAW) return;
+  d->state.request = REQUEST_NONE;
+  if (request == REQUEST_SEARCH) search(d);
+  if (request == REQUEST_DIFFERENCE) first_difference(d);
+  if (request == REQUEST_SAVE_SCREEN) save_screen(d);
+  settle(d);
+}
+
+/* ---- keys ----------------------------------------------------------------------------------------------------------- */
+
+static void encode(unsigned c, char text[5]) {
+  int n = 0;
+  if (c < 0x80) {
+    text[n++] = (char)c;
+  } else if (c < 0x800) {
+    text[n++] = (char)(0xC0 | c >> 6);
+  } else if (c < 0x10000) {
+    text[n++] = (char)(0xE0 | c >> 12);
+    text[n++] = (char)(0x80 | (c >> 6 & 63));
+  } else {
+    text[n++] = (char)(0xF0 | c >> 18);
+    text[n++] = (char)(0x80 | (c >> 12 & 63));
+    text[n++] = (char)(0x80 | (c >> 6 & 63));
+  }
+  if (c >= 0x80) text[n++] = (char)(0x80 | (c & 63));
+  text[n] = '\0';
+}
+
+void drive_action(struct drive *d, enum action action) {
+  if (action == ACTION_NONE) return;
+  state_update(&d->state, &d->limits, action);
+  serve(d);
+}
+
+void drive_command(struct drive *d, const char *line) {
+  d->state.message[0] = '\0';
+  d->state.message_is_error = false;
+  state_command(&d->state, &d->limits, line);
+  serve(d);
+}
+
+void drive_key(struct drive *d, int key) {
+  bool typing = d->state.mode == INPUT_SEARCH || d->state.mode == INPUT_COMMAND;
+  bool printable = key >= ' ' && key < KEYS_BASE && !(key >= 0x7F && key < 0xA0);
+  if (!typing || !printable) {
+    drive_action(d, action_for_key(key));
+    return;
+  }
+  char text[5];
+  encode((unsigned)key, text);
+  state_type(&d->state, text);
+}
+
+/* ---- time ----------------------------------------------------------------------------------------------------------- */
+
+bool drive_refresh(struct drive *d) {
+  kvs_error err;
+  bool changed = false;
+  if (look_refresh(d->look, &changed, &err) != KVS_OK) {
+    bool told = d->state.message_is_error && strncmp(d->state.message, err.message, LINE_SIZE - 1) == 0;
+    state_say(&d->state, true, "%s", err.message);
+    return !told;
+  }
+  if (!changed) return false;
+  settle(d);
+  if (d->state.following && d->state.step < d->limits.steps - 1) {
+    d->state.step = d->limits.steps - 1;
+    d->state.row = -1;
+    settle(d);
+  }
+  return true;
+}
+
+void drive_play(struct drive *d) {
+  int step = d->state.step;
+  kvs_phase moment = d->state.moment;
+  drive_action(d, ACTION_NEXT_MOMENT);
+  if (d->state.step == step && d->state.moment == moment) d->state.playing = false;
+}
+
+/* ---- drawing -------------------------------------------------------------------------------------------------------- */
+
+static void draw(struct drive *d) {
+  cells_clear(&d->cells);
+  screen_draw(&d->cells, &d->state, d->look, d->name);
+}
+
+bool drive_draw(struct drive *d, int rows, int columns) {
+  if ((d->cells.rows != rows || d->cells.columns != columns) && !cells_resize(&d->cells, rows, columns)) return false;
+  draw(d);
+  const char *trouble = look_error(d->look);
+  if (!trouble) return true;
+  state_say(&d->state, true, "%s", trouble);
+  draw(d); /* once more, with the message; the same trouble again is no news */
+  look_error(d->look);
+  return true;
+}

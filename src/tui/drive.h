@@ -1,0 +1,42 @@
+/* drive.h: what lies between a key and the screen, with or without a terminal: the limits that the trace sets, the state's
+ * requests to it, and the grid that is drawn. */
+#ifndef KVS_TUI_DRIVE_H
+#define KVS_TUI_DRIVE_H
+
+#include <stdbool.h>
+
+#include "kvstep/error.h"
+#include "tui/cells.h"
+#include "tui/start.h"
+#include "tui/state.h"
+
+struct look;
+
+struct drive {
+  struct state state;
+  struct limits limits;
+  struct look *look; /* not owned */
+  const char *name;  /* of the trace, as shown */
+  struct cells cells;
+};
+
+/* Errors: KVS_ERR_INPUT when the trace has no such run, step, layer or head. Free it with drive_free, also after a failure. */
+kvs_status drive_init(struct drive *drive, struct look *look, const char *name, const struct start *start,
+                      kvs_error *err);
+void drive_free(struct drive *drive);
+
+/* A key: in a line that is being typed a character, else what the table of actions says. */
+void drive_key(struct drive *drive, int key);
+void drive_action(struct drive *drive, enum action action);
+void drive_command(struct drive *drive, const char *line);
+
+/* Sees whether the trace has grown; a state that follows it goes along. Returns whether anything is to be drawn anew. */
+bool drive_refresh(struct drive *drive);
+
+/* One moment on, as Space; stops playing at the trace's end. */
+void drive_play(struct drive *drive);
+
+/* Draws into drive->cells at this size. False when out of memory: the grid is then 0 × 0. */
+bool drive_draw(struct drive *drive, int rows, int columns);
+
+#endif

@@ -1,0 +1,80 @@
+/* script.c: replays keystrokes from a file. */
+#include "tui/script.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/drive.h"
+
+/* Where in which file, for messages. */
+struct place {
+  const char *path;
+  int line;
+};
+
+static kvs_status play_word(struct drive *d, const char *word, const struct place *at, kvs_error *err) {
+  enum action action = action_named(word);
+  int key = action_key(word);
+  if (key) {
+    drive_key(d, key);
+  } else if (action != ACTION_NONE) {
+    drive_action(d, action);
+  } else {
+    return kvs_fail(err, KVS_ERR_INPUT, "%s:%d: there is no key and no action `%s`; `kvstep view --help` tells which",
+                    at->path, at->line, word);
+  }
+  d->state.request = REQUEST_NONE; /* there is no terminal to suspend or redraw */
+  return KVS_OK;
+}
+
+static kvs_status play_command(struct drive *d, const char *line, const struct place *at, kvs_error *err) {
+  drive_command(d, line);
+  d->state.request = REQUEST_NONE;
+  if (d->state.message_is_error && *d->state.message)
+    return kvs_fail(err, KVS_ERR_INPUT, "%s:%d: %s", at->path, at->line, d->state.message);
+  return KVS_OK;
+}
+
+static kvs_status play_line(struct drive *d, char *line, const struct place *at, kvs_error *err) {
+  size_t length = strlen(line);
+  while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) line[--length] = '\0';
+  bool typing = d->state.mode == INPUT_SEARCH || d->state.mode == INPUT_COMMAND;
+  if (line[0] == ':' && line[1] && !typing) return play_command(d, line + 1, at, err);
+  kvs_status status = KVS_OK;
+  for (char *word; status == KVS_OK && !d->state.quit && (word = strsep(&line, " \t"));) {
+    if (*word == '#') break;
+    if (*word) status = play_word(d, word, at, err);
+  }
+  return status;
+}
+
+static kvs_status play_file(struct drive *d, FILE *file, const char *path, kvs_error *err) {
+  struct place at = {path, 0};
+  char *line = NULL;
+  size_t room = 0;
+  kvs_status status = KVS_OK;
+  errno = 0;
+  while (status == KVS_OK && !d->state.quit && getline(&line, &room, file) >= 0) {
+    at.line++;
+    status = play_line(d, line, &at, err);
+  }
+  if (status == KVS_OK && ferror(file)) status = kvs_fail(err, KVS_ERR_IO, "%s: %s", path, strerror(errno));
+  free(line);
+  return status;
+}
+
+kvs_status script_run(struct look *look, const struct script_options *options, kvs_error *err) {
+  struct drive drive = {0};
+  FILE *file = fopen(options->path, "r");
+  if (!file) return kvs_fail(err, KVS_ERR_IO, "%s: %s", options->path, strerror(errno));
+  kvs_status status = drive_init(&drive, look, options->name, options->start, err);
+  drive.cells.ascii = options->ascii;
+  if (status == KVS_OK && !drive_draw(&drive, options->rows, options->columns))
+    status = kvs_fail_memory(err, "drawing the screen");
+  if (status == KVS_OK) status = play_file(&drive, file, options->path, err);
+  fclose(file);
+  drive_free(&drive);
+  return status;
+}

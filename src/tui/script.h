@@ -1,0 +1,25 @@
+/* script.h: the screen without a terminal: keystrokes from a file, pictures into files. The same file gives the same bytes. */
+#ifndef KVS_TUI_SCRIPT_H
+#define KVS_TUI_SCRIPT_H
+
+#include <stdbool.h>
+
+#include "kvstep/error.h"
+
+struct look;
+struct start;
+
+struct script_options {
+  const char *name; /* of the trace, as shown */
+  const struct start *start;
+  const char *path; /* of the keys */
+  int rows, columns;
+  bool ascii;
+};
+
+/* Plays the file: on each line names of keys or actions, separated by blanks, or a command after ':'; from '#' at a word's
+ * beginning on, a comment. Ends at the file's end or where the keys quit.
+ * Errors: KVS_ERR_IO (no such file), KVS_ERR_INPUT (naming file and line: an unknown word, a command that failed), KVS_ERR_MEMORY. */
+kvs_status script_run(struct look *look, const struct script_options *options, kvs_error *err);
+
+#endif

@@ -1,0 +1,43 @@
+/* term.h: the terminal: a grid of cells goes out, keys come in, and it is left whole on every way out. One at a time.
+ * Only term.c knows ncurses. */
+#ifndef KVS_TUI_TERM_H
+#define KVS_TUI_TERM_H
+
+#include <stdbool.h>
+
+#include "kvstep/error.h"
+
+struct cells;
+
+/* What term_key returns besides keys. */
+enum { TERM_NOTHING = 0, TERM_GONE = -1, TERM_SUSPEND = -2 };
+
+/* Takes the terminal over: alternate screen, keys unechoed, handlers for the signals that would leave it so. `depth` is an
+ * enum depth of theme.h, or −1 for as many colours as the terminal has and NO_COLOR allows.
+ * Errors: KVS_ERR_USAGE when stdin or stdout is no terminal, or one that cannot place its cursor; the message says what
+ * to use instead. */
+kvs_status term_open(int depth, kvs_error *err);
+
+/* Gives it back as it was. Harmless when it is not open. */
+void term_close(void);
+
+/* Whether it can show UTF-8, by the locale. */
+bool term_utf8(void);
+
+void term_size(int *rows, int *columns);
+
+/* Shows the cells; what has not changed costs nothing. The cursor is shown at (row, column), or hidden when row is −1. */
+void term_put(const struct cells *cells, int row, int column);
+
+/* Forgets what is on the terminal, so that the next term_put draws all of it. */
+void term_redraw(void);
+
+/* Gives the terminal back and stops, as ^Z does; returns once the process is continued, with everything to be drawn. */
+void term_suspend(void);
+
+/* The next key: a code point or an enum key of action.h. Waits at most `timeout` milliseconds (−1: for ever), then
+ * TERM_NOTHING. TERM_GONE: the terminal is no more. TERM_SUSPEND: somebody sent SIGTSTP. KEYS_RESIZE: another size, or
+ * back from a stop. */
+int term_key(int timeout);
+
+#endif
