@@ -7,7 +7,7 @@
 
 #define ACTIONS(X)                                                                                                     \
   X(NEXT_MOMENT, "next-moment", "Space .", "Step", "the next moment of this step, then the next step")                 \
-  X(PREVIOUS_MOMENT, "previous-moment", "Backspace b ,", "Step", "back by one moment: it un-happens")                  \
+  X(PREVIOUS_MOMENT, "previous-moment", "b Backspace ,", "Step", "back by one moment: it un-happens")                  \
   X(NEXT_STEP, "next-step", "Right l", "Step", "the next token")                                                       \
   X(PREVIOUS_STEP, "previous-step", "Left h", "Step", "the token before")                                              \
   X(FIRST_STEP, "first-step", "Home g", "Step", "the first token")                                                     \

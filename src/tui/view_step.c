@@ -5,7 +5,7 @@
 
 #include "tui/view.h"
 
-#define LEFT 46 /* columns of the moments' pane */
+#define LEFT 42 /* columns of the moments' pane */
 
 /* What a moment says, once it has come. */
 static void moment_words(char *text, size_t size, kvs_phase phase, const struct look_step *t,
