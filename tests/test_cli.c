@@ -368,6 +368,11 @@ static void test_sql(void **state) {
   contains(last.out, "4");
   expect(0, "$K sql q.trace \"SELECT x'000102030405060708090a0b' AS blob, 'text' AS t\"");
   contains(last.out, "12 bytes");
+  /* What is too wide is cut to 60 columns, the mark included, and the next column still stands where it should. */
+  expect(0, "$K sql q.trace \"SELECT hex(zeroblob(40)) AS a, 1 AS b UNION ALL SELECT 'x', 2\" | tail -n 2");
+  char wide[200];
+  snprintf(wide, sizeof wide, "%059d…  1\n%-60s  2\n", 0, "x");
+  assert_string_equal(last.out, wide);
 }
 
 /* Numbers read back as what they were, a real one as a real one; a query may begin with a comment. */
