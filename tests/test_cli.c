@@ -287,6 +287,9 @@ static void test_run_and_trace(void **state) {
   expect(0, "cat text");
   assert_string_equal(last.out, logged);
   free(logged);
+  /* The token that ends a text ends the run, and is not printed: there were 32 positions to fill. */
+  expect(0, "$K run -m reverse -p 'position>' -n 50");
+  assert_string_equal(last.out, "position>noitisop\n");
   expect(0, "$K run -m reverse -p 'position>' -n 3 -o m.trace >/dev/null && $K sql m.trace -o csv "
             "'SELECT mode, source, min(step), max(step) FROM step GROUP BY 1, 2 ORDER BY 3' | tail -n +2");
   assert_string_equal(last.out, "prefill,prompt,0,8\r\ndecode,sampled,9,11\r\n");
