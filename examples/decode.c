@@ -1,5 +1,8 @@
 /* decode.c: decodes a prompt with kvstep's library and writes every step to a trace.
- *     cc decode.c $(pkg-config --cflags --libs kvstep) -o decode && ./decode austen 'It is a truth' my.trace
+ * After `make install`:
+ *     cc decode.c $(pkg-config --cflags --libs kvstep) -o decode && ./decode austen 'It is a truth' my.db
+ * or in the project's folder, after `make`:
+ *     cc -Iinclude examples/decode.c build/libkvstep.a $(pkg-config --libs sqlite3 jansson libpcre2-8 libcrypto) -lm -pthread -o decode
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 # demo.sh: the main job in a minute: both built-in models decode a prompt, right and with both faults, each run traced; then one
 # decode step is shown in full, and three questions are put to the traces in SQL. Argument: the kvstep binary.
 set -eu
-kvstep=${1:-kvstep}
+kvstep=${1:-kvstep} # as it is typed
 traces=${2:-traces}
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
@@ -23,10 +23,10 @@ three austen "It is a truth universally acknowledged" 24 "$traces/demo-austen.db
 say "2. A model that spells backwards: here the same two faults give a confident wrong answer."
 three reverse "position>" 10 "$traces/demo-reverse.db"
 
-say "3. One decode step: kvstep show $traces/demo-austen.db --run 1 --layer 1 --head 2"
+say "3. One decode step: $kvstep show $traces/demo-austen.db --run 1 --layer 1 --head 2"
 "$kvstep" show "$traces/demo-austen.db" --run 1 --layer 1 --head 2
 
-say "4. The rule, asked in SQL: kvstep sql $traces/demo-reverse.db \"SELECT …\""
+say "4. The rule, asked in SQL: $kvstep sql $traces/demo-reverse.db \"SELECT …\""
 "$kvstep" sql "$traces/demo-reverse.db" "SELECT run, step, cache_length_before, position, off_by, verdict FROM rule WHERE step = 10"
 
-say "Now try: kvstep info $traces/demo-austen.db, kvstep sql $traces/demo-austen.db (a shell), kvstep help"
+say "Now try: $kvstep info $traces/demo-austen.db; $kvstep sql $traces/demo-austen.db (a shell); $kvstep help"

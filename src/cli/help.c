@@ -9,8 +9,7 @@
 #include "cli/out.h"
 #include "kvstep/kvstep.h"
 
-/* Prints text from column `column` on, indented by `indent`, broken at blanks before column 79. */
-static void put_wrapped(const char *text, int column, int indent) {
+void put_wrapped(const char *text, int column, int indent) {
   bool first = true;
   while (*text) {
     size_t word = strcspn(text, " ");
@@ -100,9 +99,9 @@ int help_overview(void) {
   }
   puts("\n`kvstep help COMMAND` says more; `kvstep --version` prints the version.\n\n"
        "To begin:\n"
-       "  kvstep run -o my.trace -n 10     decode ten tokens with the built-in model\n"
-       "  kvstep show my.trace             see the last step's nine moments\n"
-       "  kvstep sql my.trace 'SELECT * FROM rule'");
+       "  kvstep run -o my.db -n 10     decode ten tokens with the built-in model\n"
+       "  kvstep show my.db             see the last step's nine moments\n"
+       "  kvstep sql my.db 'SELECT * FROM rule'");
   return finish_stdout(EXIT_OK);
 }
 

@@ -8,4 +8,7 @@
 int help_overview(void);
 int help_command(const struct command *command);
 
+/* Prints text folded at 80 columns; the first line begins at `column`, the others at `indent`. Ends the last line. */
+void put_wrapped(const char *text, int column, int indent);
+
 #endif

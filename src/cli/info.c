@@ -95,7 +95,8 @@ static void put_run(sqlite3_stmt *s) {
          sqlite3_column_int(s, 5));
   double bytes = 2 * layers * embd * 4;
   if (bytes >= 0 && bytes < 1e15)
-    printf("  cache       %s bytes per token (2 * %.0f layers * %.0f * 4)\n", grouped((long long)bytes), layers, embd);
+    printf("  cache       %s bytes per token (K and V * %.0f layers * n_embd %.0f * 4)\n", grouped((long long)bytes),
+           layers, embd);
   fputs("  engine      ", stdout);
   put_column(s, 10);
   if (fault && strcmp(fault, "none") != 0) {
@@ -172,7 +173,7 @@ const struct command command_info = {
     .description =
         "Lists a trace's runs: model, fault, prompt, how many steps, whether the run finished, and which tables "
         "were logged. A view over what was not logged is empty; here it says why.",
-    .examples = "  kvstep info my.trace\n",
+    .examples = "  kvstep info my.db\n",
     .positionals = positionals,
     .run = run_info,
 };

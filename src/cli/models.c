@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/model_files.h"
 #include "cli/out.h"
 #include "kvstep/kvstep.h"
@@ -14,11 +15,24 @@ static int run_models(const struct command *command, struct arguments *arguments
   return finish_stdout(EXIT_OK);
 }
 
+static void put_fault(const kvs_fault *f) {
+  printf("%s: ", f->name);
+  put_wrapped(f->summary, (int)strlen(f->name) + 2, 0);
+  printf("\n  right   %s\n  wrong   %s\n\nEffect: ", f->right_line, f->wrong_line);
+  put_wrapped(f->effect, 8, 8);
+  fputs("Seen:   ", stdout);
+  put_wrapped(f->seen, 8, 8);
+  printf("\nTry:    kvstep verify --fault %s\n", f->name);
+}
+
 static int run_faults(const struct command *command, struct arguments *arguments) {
   int code = parse_options(command, arguments, NULL);
   if (code >= 0) return code;
   if (arguments->count == 0) {
-    for (int i = 0; kvs_fault_at(i); i++) printf("%-20s %s\n", kvs_fault_at(i)->name, kvs_fault_at(i)->summary);
+    for (int i = 0; kvs_fault_at(i); i++) {
+      printf("%-16s", kvs_fault_at(i)->name);
+      put_wrapped(kvs_fault_at(i)->summary, 16, 16);
+    }
     return finish_stdout(EXIT_OK);
   }
   const kvs_fault *f;
@@ -27,8 +41,7 @@ static int run_faults(const struct command *command, struct arguments *arguments
   if (!f)
     puts("none: the correct step");
   else
-    printf("%s: %s\n\n  right   %s\n  wrong   %s\n\nEffect: %s\nSeen:   %s\n\nTry:    kvstep verify --fault %s\n",
-           f->name, f->summary, f->right_line, f->wrong_line, f->effect, f->seen, f->name);
+    put_fault(f);
   return finish_stdout(EXIT_OK);
 }
 

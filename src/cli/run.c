@@ -262,8 +262,8 @@ const struct command command_run = {
         "any SQLite shell read.\n\n"
         "The run stops after N tokens, at the token that ends a text, and where the context is full. With "
         "--fault the steps go wrong on purpose in one known way.",
-    .examples = "  kvstep run -p 'It is a truth' -n 20 -o right.trace\n"
-                "  kvstep run -p 'It is a truth' -n 20 -o right.trace --append --fault off-by-one\n"
+    .examples = "  kvstep run -p 'It is a truth' -n 20 -o my.db\n"
+                "  kvstep run -p 'It is a truth' -n 20 -o my.db --append --fault off-by-one\n"
                 "  kvstep run -m reverse -p 'position>'\n"
                 "  kvstep run -m ~/models/gpt2 -f prompt.txt --temperature 0.8 --top-k 40 --seed 1\n",
     .positionals = positionals,

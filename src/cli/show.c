@@ -72,7 +72,7 @@ const struct command command_show = {
         "probabilities, for one layer and head. The rule comes first: the position is the cache's length, read "
         "before the append.\n\nEverything shown is read from the trace. Of a long cache the heaviest rows are "
         "shown with the first and the last.",
-    .examples = "  kvstep show my.trace\n  kvstep show my.trace --step 12 --layer 3 --head 2\n",
+    .examples = "  kvstep show my.db\n  kvstep show my.db --step 12 --layer 3 --head 2\n",
     .positionals = positionals,
     .options = options,
     .run = run_show,

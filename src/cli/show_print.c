@@ -59,7 +59,9 @@ static void put_header(const struct step_view *w, struct style style) {
   put_shown(stdout, style, w->source ? w->source : "source unknown");
   printf(")   layer %d   head %d   token %d ", w->at.layer, w->at.head, w->token);
   put_padded(stdout, style, w->text ? w->text : "?", w->text && text_width(w->text) < 16 ? text_width(w->text) : 16);
-  if (!isnan(w->logprob)) printf("\nthe step before gave this token probability %.3f", exp(w->logprob));
+  if (!isnan(w->logprob))
+    printf("\nthe step before gave this token probability %.3f%s", exp(w->logprob),
+           w->source && strcmp(w->source, "prompt") == 0 ? " (the prompt's: given, not chosen)" : "");
   fputs("\n\n", stdout);
 }
 
@@ -90,13 +92,24 @@ static void put_rule(const struct step_view *w, struct style style) {
   printf("%s\n", color(style, ROLE_PLAIN));
 }
 
+/* The length that was read, and what was used if it was not that. */
+static void put_read(const struct step_view *w, struct style style) {
+  put_moment(style, 1, "read");
+  if (w->length_before == NOT_LOGGED) {
+    puts("t = cache length: not recorded");
+    return;
+  }
+  printf("cache length = %d, before this append; ", w->length_before);
+  if (w->position == w->length_before)
+    printf("t = %d\n", w->position);
+  else if (w->position == NOT_LOGGED)
+    printf("%sno position was used%s\n", color(style, ROLE_BAD), color(style, ROLE_PLAIN));
+  else
+    printf("%sbut t = %d was used%s\n", color(style, ROLE_BAD), w->position, color(style, ROLE_PLAIN));
+}
+
 static void put_embed(const struct step_view *w, struct style style) {
   char name[32];
-  put_moment(style, 1, "read");
-  if (w->length_before == NOT_LOGGED)
-    puts("t = cache length: not recorded");
-  else
-    printf("t = cache length = %d   %s before this token is appended\n", w->length_before, symbol(style, "←", "<-"));
   put_moment(style, 2, "embed");
   if (w->position == NOT_LOGGED)
     printf("x = wte[%d], and no position\n", w->token);
@@ -242,7 +255,7 @@ static void put_output(const struct step_view *w, struct style style) {
   put_moment(style, 8, "output");
   printf("%d heads side by side %s c_proj %s %d numbers\n", w->n_head, arrow, arrow, w->n_embd);
   put_vector(style, "attn_out", &w->attn_out, 0, w->attn_out.count);
-  put_moment(style, 9, "then");
+  put_moment(style, 9, "mlp");
   printf("residual, ln_2, MLP, residual; %s\n",
          w->at.layer < w->n_layer - 1 ? "next layer; last ln_f, the logits" : "then ln_f and the logits");
   put_vector(style, "x_mid", &w->x_mid, 0, w->x_mid.count);
@@ -267,6 +280,7 @@ kvs_status step_view_print(sqlite3 *db, const struct step_view *w, struct style 
   put_header(w, style);
   put_rule(w, style);
   putchar('\n');
+  put_read(w, style);
   put_embed(w, style);
   put_project(w, style);
   kvs_status status = put_attention(db, w, style, err);

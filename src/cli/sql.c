@@ -217,10 +217,10 @@ const struct command command_sql = {
     .description =
         "Runs a query on a trace and prints the rows. The trace is never written. On a terminal, without a QUERY, "
         "starts the sqlite3 shell on it, with kvstep's faster views loaded.",
-    .examples = "  kvstep sql my.trace 'SELECT * FROM rule'\n"
-                "  kvstep sql my.trace 'SELECT row_token_text, weight FROM attention\n"
+    .examples = "  kvstep sql my.db 'SELECT * FROM rule'\n"
+                "  kvstep sql my.db 'SELECT row_token_text, weight FROM attention\n"
                 "      WHERE step = 12 AND layer = 0 AND head = 2 ORDER BY weight DESC'\n"
-                "  kvstep sql my.trace -o csv < query.sql > rows.csv\n",
+                "  kvstep sql my.db -o csv < query.sql > rows.csv\n",
     .positionals = positionals,
     .options = options,
     .run = run_sql,

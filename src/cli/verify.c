@@ -94,7 +94,9 @@ static int run_verify(const struct command *command, struct arguments *arguments
   if (code >= 0) return code;
   v.prompt.dash = arguments->count > 0;
   if (v.prompt.dash && (arguments->at[0][0] != '-' || arguments->at[0][1]))
-    return usage_error(command, "unexpected argument `%s`; give the prompt with -p", arguments->at[0]);
+    return usage_error(command,
+                       "unexpected argument `%s`; verify takes no trace, it decodes anew: give the prompt with -p",
+                       arguments->at[0]);
   code = find_fault(command, v.fault, &fault);
   if (code < 0) code = session_open(&session, command, v.model, &v.prompt);
   if (code < 0) code = verify_session(&session, &v, fault);

@@ -30,7 +30,7 @@ static const struct entry {
       {kvs_austen_weights, kvs_austen_weights_end},
       {kvs_austen_vocab, kvs_austen_vocab_end},
       {kvs_austen_merges, kvs_austen_merges_end}}},
-    {{"reverse", "spells a word backwards after '>': shows a fault as a plainly wrong answer", "position>"},
+    {{"reverse", "spells a word of 3 to 14 small letters backwards after '>': a fault is a plainly wrong answer", "position>"},
      {{kvs_reverse_config, kvs_reverse_config_end},
       {kvs_reverse_weights, kvs_reverse_weights_end},
       {kvs_reverse_vocab, kvs_reverse_vocab_end},

@@ -1,6 +1,6 @@
 /* views.c: the fast views, and kvstep_views(schema), which makes them for a trace that was ATTACHed.
  *
- *   ATTACH 'other.kvt' AS other;
+ *   ATTACH 'other.db' AS other;
  *   SELECT kvstep_views('other');      from here on `attention` … read other; main.attention is still there
  *   SELECT kvstep_views('main');       and back
  */
