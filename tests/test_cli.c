@@ -321,9 +321,11 @@ static void test_run_and_trace(void **state) {
 static void test_show(void **state) {
   (void)state;
   expect(0, "$K run -n 3 -o s.trace --log full && $K run -n 3 --append --fault off-by-one -o s.trace --log steps");
+  expect(0, "$K info s.trace");
+  contains(last.out, "kv_row      not logged: `cache` is empty");
   expect(0, "$K show s.trace --run 1 --ascii");
   static const char *const moments[] = {"Rule",      "1 read", "2 embed",  "3 project", "4 append", "5 score",
-                                        "6 softmax", "7 mix",  "8 output", "9 mlp",    "itself",   "Next token"};
+                                        "6 softmax", "7 mix",  "8 output", "9 mlp",     "itself",   "Next token"};
   for (size_t i = 0; i < sizeof moments / sizeof *moments; i++) contains(last.out, moments[i]);
   assert_null(strchr(last.out, '\033'));
   for (char *line = last.out; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
