@@ -287,6 +287,9 @@ static void test_run_and_trace(void **state) {
   expect(0, "cat text");
   assert_string_equal(last.out, logged);
   free(logged);
+  /* The token that ends a text ends the run, and is not printed: there were 32 positions to fill. */
+  expect(0, "$K run -m reverse -p 'position>' -n 50");
+  assert_string_equal(last.out, "position>noitisop\n");
   expect(0, "$K run -m reverse -p 'position>' -n 3 -o m.trace >/dev/null && $K sql m.trace -o csv "
             "'SELECT mode, source, min(step), max(step) FROM step GROUP BY 1, 2 ORDER BY 3' | tail -n +2");
   assert_string_equal(last.out, "prefill,prompt,0,8\r\ndecode,sampled,9,11\r\n");
@@ -318,9 +321,11 @@ static void test_run_and_trace(void **state) {
 static void test_show(void **state) {
   (void)state;
   expect(0, "$K run -n 3 -o s.trace --log full && $K run -n 3 --append --fault off-by-one -o s.trace --log steps");
+  expect(0, "$K info s.trace");
+  contains(last.out, "kv_row      not logged: `cache` is empty");
   expect(0, "$K show s.trace --run 1 --ascii");
   static const char *const moments[] = {"Rule",      "1 read", "2 embed",  "3 project", "4 append", "5 score",
-                                        "6 softmax", "7 mix",  "8 output", "9 mlp",    "itself",   "Next token"};
+                                        "6 softmax", "7 mix",  "8 output", "9 mlp",     "itself",   "Next token"};
   for (size_t i = 0; i < sizeof moments / sizeof *moments; i++) contains(last.out, moments[i]);
   assert_null(strchr(last.out, '\033'));
   for (char *line = last.out; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
@@ -368,6 +373,11 @@ static void test_sql(void **state) {
   contains(last.out, "4");
   expect(0, "$K sql q.trace \"SELECT x'000102030405060708090a0b' AS blob, 'text' AS t\"");
   contains(last.out, "12 bytes");
+  /* What is too wide is cut to 60 columns, the mark included, and the next column still stands where it should. */
+  expect(0, "$K sql q.trace \"SELECT hex(zeroblob(40)) AS a, 1 AS b UNION ALL SELECT 'x', 2\" | tail -n 2");
+  char wide[200];
+  snprintf(wide, sizeof wide, "%059d…  1\n%-60s  2\n", 0, "x");
+  assert_string_equal(last.out, wide);
 }
 
 /* Numbers read back as what they were, a real one as a real one; a query may begin with a comment. */

@@ -60,7 +60,8 @@ typedef struct kvs_run_info {
 KVS_API kvs_status kvs_trace_create(const char *path, kvs_trace_open_mode mode, kvs_trace **out, kvs_error *err);
 
 /* Begins a run; *run (may be NULL) gets its number, from 1. Model and tokenizer must outlive the run. `log` NULL: attention, everything.
- * Errors: KVS_ERR_INPUT (the file holds runs of another model or tokenizer), KVS_ERR_IO. */
+ * Errors: KVS_ERR_INPUT (the file holds runs of another model or tokenizer), KVS_ERR_IO (as above; a file to be replaced is
+ * being written by another process). */
 KVS_API kvs_status kvs_trace_begin_run(kvs_trace *trace, kvs_model *model, const kvs_tokenizer *tokenizer,
                                        const kvs_run_info *info, const kvs_log *log, int *run, kvs_error *err);
 

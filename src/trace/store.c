@@ -190,7 +190,9 @@ static kvs_status check_path(const char *path, kvs_trace_open_mode mode, kvs_err
   if (S_ISDIR(st.st_mode)) return kvs_fail(err, KVS_ERR_IO, "%s: a folder; name a file in it", path);
   if (!S_ISREG(st.st_mode)) return kvs_fail(err, KVS_ERR_IO, "%s: not a regular file; a trace must be one", path);
   if (mode == KVS_TRACE_NEW)
-    return kvs_fail(err, KVS_ERR_IO, "%s: exists already; add a run to it (--append), replace it (--force), or choose another name", path);
+    return kvs_fail(err, KVS_ERR_IO,
+                    "%s: exists already; add a run to it (--append), replace it (--force), or choose another name",
+                    path);
   if (mode == KVS_TRACE_APPEND) {
     kvs_status status = kvs_trace_inspect(path, err);
     if (status != KVS_OK) return status;
@@ -256,8 +258,10 @@ static kvs_status make_file(kvs_trace *trace, kvs_error *err) {
   int file = open(trace->file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0)
     return errno == EEXIST
-               ? kvs_fail(err, KVS_ERR_IO, "%s: exists already; add a run to it (--append), replace it (--force), or choose another name",
-                          trace->path)
+               ? kvs_fail(
+                     err, KVS_ERR_IO,
+                     "%s: exists already; add a run to it (--append), replace it (--force), or choose another name",
+                     trace->path)
                : kvs_fail(err, KVS_ERR_IO, "%s: cannot be made: %s; choose another folder, or chmod this one",
                           trace->path, strerror(errno));
   close(file);
