@@ -440,7 +440,7 @@ static void thousands_of_heads(void **state) {
   for (int pass = 0; pass < 2; pass++)
     for (int i = 0; i < 3000; i++) {
       const struct look_head *head = look_head(look, 1, i, 0, 0);
-      char digits[8];
+      char digits[16];
       snprintf(digits, sizeof digits, "%04d", i);
       assert_int_equal(head->step, i);
       assert_memory_equal(&head->scores[1], digits, 4);
