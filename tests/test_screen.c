@@ -715,7 +715,7 @@ static void test_tmux(void **state) {
   snprintf(line, sizeof line, "%s capture-pane -p | sed -n 40p | grep -qF 'next moment'", tmux);
   bool resized = stepped && comes_true(line);
   shell("%s send-keys q", tmux);
-  snprintf(line, sizeof line, "grep -q 'left 0' '%s/tmux-left'", folder);
+  snprintf(line, sizeof line, "grep -qs 'left 0' '%s/tmux-left'", folder);
   bool left = resized && comes_true(line);
   shell("%s kill-server 2>/dev/null", tmux);
   assert_true(opened && stepped && resized && left);

@@ -230,7 +230,8 @@ kvs_status term_open(int depth, kvs_error *err) {
   restore_length = 0;
   static const char *const capabilities[] = {"sgr0", "op", "rmkx", "rmcup", "cnorm"};
   for (size_t i = 0; i < sizeof capabilities / sizeof *capabilities; i++) add_restore(capabilities[i]);
-  catch_signals(); /* before ncurses, which leaves alone what somebody else handles */
+  del_curterm(cur_term); /* newterm reads a description of its own */
+  catch_signals();       /* before ncurses, which leaves alone what somebody else handles */
   taken = 1;
   term.screen = newterm(NULL, stdout, stdin);
   if (!term.screen) {
