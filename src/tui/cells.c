@@ -204,7 +204,8 @@ int cells_put_field(struct cells *cells, struct area area, int row, int column, 
   struct span span = span_of(cells, area, row, column, width);
   bool cut = text_columns(text) > width;
   int used = cells_put(cells, area, row, column, cut && width > 0 ? width - 1 : width, role, text);
-  for (long long at = span.from + used; at < span.to; at++) draw_one(cells, span, at, role, " ");
+  long long rest = span.from + used > span.left ? span.from + used : span.left; /* not from far out of sight */
+  for (long long at = rest; at < span.to; at++) draw_one(cells, span, at, role, " ");
   if (cut && width > 0) draw_one(cells, span, span.from + width - 1, role, cells->ascii ? "." : "…");
   return width;
 }
