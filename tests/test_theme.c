@@ -71,13 +71,13 @@ static void test_ramp_rises(void **state) {
   (void)state;
   for (int sight = 0; sight < 4; sight++)
     for (int i = 1; i < RAMP_STEPS; i++) {
-      double before = luminance(theme_rgb(theme_look(DEPTH_256, (enum role)(ROLE_RAMP + i - 1)).foreground), sight);
-      double here = luminance(theme_rgb(theme_look(DEPTH_256, (enum role)(ROLE_RAMP + i)).foreground), sight);
+      double before = luminance(theme_rgb(theme_face(DEPTH_256, (enum role)(ROLE_RAMP + i - 1)).foreground), sight);
+      double here = luminance(theme_rgb(theme_face(DEPTH_256, (enum role)(ROLE_RAMP + i)).foreground), sight);
       if (here - before < 0.0199) fail_msg("sight %d, step %d: %f after %f", sight, i, here, before);
     }
   for (int i = 1; i < RAMP_STEPS; i++)
-    assert_true(luminance(theme_rgb(theme_look(DEPTH_16, (enum role)(ROLE_RAMP + i)).foreground), 0) >=
-                luminance(theme_rgb(theme_look(DEPTH_16, (enum role)(ROLE_RAMP + i - 1)).foreground), 0));
+    assert_true(luminance(theme_rgb(theme_face(DEPTH_16, (enum role)(ROLE_RAMP + i)).foreground), 0) >=
+                luminance(theme_rgb(theme_face(DEPTH_16, (enum role)(ROLE_RAMP + i - 1)).foreground), 0));
 }
 
 /* Both colours ours: 4.5, WCAG's AA. The background the terminal's: 4 on black and on white, since 4.5 on both leaves only
@@ -86,7 +86,7 @@ static void test_contrast_of_roles(void **state) {
   (void)state;
   for (int depth = DEPTH_16; depth <= DEPTH_256; depth++)
     for (int role = 0; role < ROLE_COUNT; role++) {
-      struct look look = theme_look((enum depth)depth, (enum role)role);
+      struct face look = theme_face((enum depth)depth, (enum role)role);
       assert_true(look.foreground >= -1 && look.foreground < (depth == DEPTH_16 ? 16 : 256));
       assert_true(look.background >= -1 && look.background < (depth == DEPTH_16 ? 16 : 256));
       assert_true(look.foreground >= 0 || look.background < 0); /* never the terminal's ink on our ground */
@@ -105,21 +105,21 @@ static void test_contrast_of_roles(void **state) {
 static void test_mono(void **state) {
   (void)state;
   for (int role = 0; role < ROLE_COUNT; role++) {
-    struct look look = theme_look(DEPTH_MONO, (enum role)role);
+    struct face look = theme_face(DEPTH_MONO, (enum role)role);
     assert_int_equal(look.foreground, -1);
     assert_int_equal(look.background, -1);
   }
-  assert_int_equal(theme_look(DEPTH_MONO, ROLE_TEXT).attributes, 0);
-  assert_int_equal(theme_look(DEPTH_MONO, ROLE_HERE).attributes, ATTR_REVERSE);
-  assert_int_equal(theme_look(DEPTH_MONO, ROLE_NEW).attributes, ATTR_BOLD);
-  assert_int_equal(theme_look(DEPTH_MONO, ROLE_WRONG).attributes, ATTR_REVERSE | ATTR_BOLD);
-  assert_int_equal(theme_look(DEPTH_MONO, ROLE_FREE).attributes, ATTR_UNDERLINE);
+  assert_int_equal(theme_face(DEPTH_MONO, ROLE_TEXT).attributes, 0);
+  assert_int_equal(theme_face(DEPTH_MONO, ROLE_HERE).attributes, ATTR_REVERSE);
+  assert_int_equal(theme_face(DEPTH_MONO, ROLE_NEW).attributes, ATTR_BOLD);
+  assert_int_equal(theme_face(DEPTH_MONO, ROLE_WRONG).attributes, ATTR_REVERSE | ATTR_BOLD);
+  assert_int_equal(theme_face(DEPTH_MONO, ROLE_FREE).attributes, ATTR_UNDERLINE);
 }
 
 static void test_no_such_role(void **state) {
   (void)state;
-  struct look text = theme_look(DEPTH_256, ROLE_TEXT);
-  struct look none = theme_look(DEPTH_256, (enum role)ROLE_COUNT);
+  struct face text = theme_face(DEPTH_256, ROLE_TEXT);
+  struct face none = theme_face(DEPTH_256, (enum role)ROLE_COUNT);
   assert_memory_equal(&text, &none, sizeof text);
 }
 

@@ -39,7 +39,7 @@ struct paint {
 };
 
 static struct paint paint_of(const struct cell *cell) {
-  struct look look = theme_look(DEPTH_256, (enum role)cell->role);
+  struct face look = theme_face(DEPTH_256, (enum role)cell->role);
   struct paint paint = {look.foreground < 0 ? ink : theme_rgb(look.foreground),
                         look.background < 0 ? ground : theme_rgb(look.background), look.attributes | cell->attributes};
   if (paint.attributes & ATTR_REVERSE) {

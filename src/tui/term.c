@@ -162,7 +162,7 @@ static void set_colors(void) {
   bool color = term.depth != DEPTH_MONO && start_color() == OK;
   bool own = color && use_default_colors() == OK;
   for (int role = 0; role < ROLE_COUNT; role++) {
-    struct look look = theme_look(term.depth, (enum role)role);
+    struct face look = theme_face(term.depth, (enum role)role);
     attr_t attributes = A_NORMAL;
     bool bright = false, ignored = false;
     if (color) {

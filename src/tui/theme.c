@@ -10,7 +10,7 @@
 static const short ramp_256[RAMP_STEPS] = {30, 32, 33, 36, 38, 41, 78, 83, 155, 191, 227, 229};
 static const short ramp_16[RAMP_STEPS] = {8, 8, 8, 6, 6, 6, 14, 14, 14, 11, 11, 15};
 
-static const struct look looks_256[ROLE_RAMP] = {
+static const struct face looks_256[ROLE_RAMP] = {
     [ROLE_TEXT] = {OWN, OWN, 0},
     [ROLE_DIM] = {243, OWN, 0},
     [ROLE_TITLE] = {31, OWN, ATTR_BOLD},
@@ -31,7 +31,7 @@ static const struct look looks_256[ROLE_RAMP] = {
 };
 
 /* People choose their 16 colours, so few of them are used, and none where a foreground alone must be read. */
-static const struct look looks_16[ROLE_RAMP] = {
+static const struct face looks_16[ROLE_RAMP] = {
     [ROLE_TEXT] = {OWN, OWN, 0},
     [ROLE_DIM] = {OWN, OWN, 0},
     [ROLE_TITLE] = {OWN, OWN, ATTR_BOLD},
@@ -64,19 +64,19 @@ static const unsigned attributes_mono[ROLE_RAMP] = {
     [ROLE_INPUT] = ATTR_UNDERLINE,
 };
 
-struct look theme_look(enum depth depth, enum role role) {
+struct face theme_face(enum depth depth, enum role role) {
   int number = (int)role;
   if (number < 0 || number >= ROLE_COUNT) number = ROLE_TEXT;
   if (number >= ROLE_RAMP) {
     int step = number - ROLE_RAMP;
     /* On black, the terminal's own background or not: on white the brightest would fade away. */
-    if (depth == DEPTH_256) return (struct look){ramp_256[step], 16, 0};
-    if (depth == DEPTH_16) return (struct look){ramp_16[step], 0, 0};
-    return (struct look){OWN, OWN, 0};
+    if (depth == DEPTH_256) return (struct face){ramp_256[step], 16, 0};
+    if (depth == DEPTH_16) return (struct face){ramp_16[step], 0, 0};
+    return (struct face){OWN, OWN, 0};
   }
   if (depth == DEPTH_256) return looks_256[number];
   if (depth == DEPTH_16) return looks_16[number];
-  return (struct look){OWN, OWN, attributes_mono[number]};
+  return (struct face){OWN, OWN, attributes_mono[number]};
 }
 
 uint32_t theme_rgb(int color) {

@@ -9,12 +9,12 @@
 enum depth { DEPTH_MONO, DEPTH_16, DEPTH_256 };
 
 /* A colour number of the terminal (0..255), −1 for the terminal's own. */
-struct look {
+struct face {
   short foreground, background;
   unsigned attributes; /* on top of the cell's own; in mono they alone tell roles apart */
 };
 
-struct look theme_look(enum depth depth, enum role role);
+struct face theme_face(enum depth depth, enum role role);
 
 /* The sRGB value of an xterm colour number, by the standard 256-colour cube; for SVG and for checking the ramp. */
 uint32_t theme_rgb(int color);
