@@ -23,6 +23,7 @@
   X(PREVIOUS_HEAD, "previous-head", "{", "Dials", "the head before")                                                   \
   X(NEXT_RUN, "next-run", "r", "Dials", "the next run of this trace")                                                  \
   X(PREVIOUS_RUN, "previous-run", "R", "Dials", "the run before")                                                      \
+  X(OTHER_RUN, "other-run", "o", "Dials", "compare with the next other run")                                           \
   X(ROW_DOWN, "row-down", "Down j", "Rows", "one cache row down")                                                      \
   X(ROW_UP, "row-up", "Up k", "Rows", "one cache row up")                                                              \
   X(VIEW_NEXT, "view-next", "Tab", "Views", "the next view")                                                           \
@@ -34,10 +35,15 @@
   X(VIEW_5, "view-product", "5", "Views", "q·k: the products that make one score")                                     \
   X(VIEW_6, "view-embedding", "6", "Views", "embedding: wte + wpe = x")                                                \
   X(VIEW_7, "view-next-token", "7", "Views", "next token: the 20 most probable")                                       \
+  X(VIEW_8, "view-compare", "8", "Views", "compare: this run beside another one")                                      \
+  X(VIEW_9, "view-sql", "9", "Views", "SQL: the answer to the last question")                                          \
   X(SEARCH, "search", "/", "Find", "search for a token's text")                                                        \
   X(SEARCH_NEXT, "search-next", "n", "Find", "the next match")                                                         \
   X(SEARCH_PREVIOUS, "search-previous", "N", "Find", "the match before")                                               \
   X(DIFFERENCE, "first-difference", "d", "Find", "the first step where this run differs from run 1")                   \
+  X(SQL, "sql", ";", "Find", "ask the trace in SQL; Up and Down bring earlier questions back")                         \
+  X(SORT, "sort", "s", "Find", "SQL: sort by this column, again: the other way")                                       \
+  X(PREDICT, "predict", "p", "Learn", "hide the next number, ask for it, then show it; Escape skips")                  \
   X(COMMAND, "command", ":", "Other", "a command: step 7, layer 2, head 1, run 2, save-screen FILE, quit")             \
   X(HELP, "help", "? F1", "Other", "this help")                                                                        \
   X(REDRAW, "redraw", "C-l", "Other", "draw everything anew")                                                          \

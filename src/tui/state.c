@@ -165,7 +165,7 @@ static void dial_action(struct state *s, const struct limits *limits, enum actio
     if (s->view == VIEW_HEADS) s->view = VIEW_STEP;
     break;
   default:
-    if (action >= ACTION_VIEW_1 && action <= ACTION_VIEW_7) s->view = (enum view_id)(action - ACTION_VIEW_1);
+    if (action >= ACTION_VIEW_1 && action <= ACTION_VIEW_9) s->view = (enum view_id)(action - ACTION_VIEW_1);
     break;
   }
 }

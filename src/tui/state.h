@@ -7,10 +7,21 @@
 #include "kvstep/engine.h"
 #include "tui/action.h"
 
-enum view_id { VIEW_STEP, VIEW_CACHE, VIEW_MAP, VIEW_HEADS, VIEW_PRODUCT, VIEW_EMBEDDING, VIEW_NEXT, VIEW_COUNT };
+enum view_id {
+  VIEW_STEP,
+  VIEW_CACHE,
+  VIEW_MAP,
+  VIEW_HEADS,
+  VIEW_PRODUCT,
+  VIEW_EMBEDDING,
+  VIEW_NEXT,
+  VIEW_COMPARE,
+  VIEW_SQL,
+  VIEW_COUNT
+};
 
 /* What the keys do now. */
-enum input_mode { INPUT_KEYS, INPUT_SEARCH, INPUT_COMMAND, INPUT_HELP };
+enum input_mode { INPUT_KEYS, INPUT_SEARCH, INPUT_COMMAND, INPUT_HELP, INPUT_SQL, INPUT_PREDICT };
 
 /* How far the dials go: from the trace, read before each update, so that update needs no trace. */
 struct limits {
@@ -24,6 +35,7 @@ struct state {
   int run; /* from 1 */
   int step, layer, head;
   kvs_phase moment; /* everything up to and including it has happened */
+  int other_run;    /* the run that the compare view sets beside this one; 0: none */
   int row;          /* the cache row that the row cursor is on; −1: the new one */
   enum view_id view;
 

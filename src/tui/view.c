@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct view *const views[VIEW_COUNT] = {&view_step,    &view_cache,     &view_map, &view_heads,
-                                              &view_product, &view_embedding, &view_next};
+const struct view *const views[VIEW_COUNT] = {&view_step,      &view_cache, &view_map,     &view_heads, &view_product,
+                                              &view_embedding, &view_next,  &view_compare, &view_sql};
 
 void number_text(double value, int width, char *text) {
   char room[24];

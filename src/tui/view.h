@@ -15,7 +15,8 @@ struct view {
 /* In the order of enum view_id. */
 extern const struct view *const views[VIEW_COUNT];
 
-extern const struct view view_step, view_cache, view_map, view_heads, view_product, view_embedding, view_next;
+extern const struct view view_step, view_cache, view_map, view_heads, view_product, view_embedding, view_next,
+    view_compare, view_sql;
 
 /* ---- what views share; view.c ------------------------------------------------------------------------------------- */
 
