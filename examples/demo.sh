@@ -1,6 +1,7 @@
 #!/bin/sh
-# demo.sh: the main job in a minute: both built-in models decode a prompt, right and with both faults, each run traced; then one
-# decode step is shown in full, and three questions are put to the traces in SQL. Argument: the kvstep binary.
+# demo.sh: the main job in a minute: both built-in models decode a prompt, right and with both faults, each run traced. On a terminal
+# the screen then opens on the backwards speller's trace; else one decode step is printed in full, and the rule is asked for
+# in SQL. Arguments: the kvstep binary, the folder for the traces.
 set -eu
 kvstep=${1:-kvstep} # as it is typed
 traces=${2:-traces}
@@ -22,6 +23,13 @@ three austen "It is a truth universally acknowledged" 24 "$traces/demo-austen.db
 
 say "2. A model that spells backwards: here the same two faults give a confident wrong answer."
 three reverse "position>" 10 "$traces/demo-reverse.db"
+
+if [ -t 0 ] && [ -t 1 ] && [ "${TERM:-dumb}" != dumb ]; then
+  say "3. The screen opens on $traces/demo-reverse.db: Space steps through the moments, r goes to the broken runs, ? helps, q leaves."
+  printf 'Enter opens it. '
+  read -r _ || true
+  exec "$kvstep" view "$traces/demo-reverse.db"
+fi
 
 say "3. One decode step: $kvstep show $traces/demo-austen.db --run 1 --layer 1 --head 2"
 "$kvstep" show "$traces/demo-austen.db" --run 1 --layer 1 --head 2

@@ -513,6 +513,21 @@ static void test_same_command_same_text(void **state) {
   contains(last.out, "\r\n20015998343868\r\n");
 }
 
+/* Weights that are all NaN but for the first few: nothing can be chosen, and that is said. */
+static void test_no_numbers(void **state) {
+  (void)state;
+  char root[4096], script[5000];
+  assert_non_null(getcwd(root, sizeof root)); /* the tests run in the project's folder */
+  snprintf(script, sizeof script,
+           "mkdir nan && cp '%s'/examples/models/reverse/* nan/ && size=$(wc -c < nan/model.safetensors) && "
+           "head -c 200000 /dev/zero | tr '\\0' '\\377' | dd of=nan/model.safetensors bs=1000 oflag=seek_bytes "
+           "seek=$((size - 200000)) conv=notrunc 2>/dev/null && $K run -m nan -p 'cat>' -n 3",
+           root);
+  expect(0, script);
+  contains(last.err, "after step 3 no logit is a number");
+  assert_null(strstr(strstr(last.err, "no logit") + 1, "no logit")); /* once */
+}
+
 int main(void) {
   const char *binary = getenv("KVSTEP");
   char *path = realpath(binary && *binary ? binary : "./kvstep", NULL);
@@ -525,21 +540,14 @@ int main(void) {
   signal(SIGPIPE, SIG_IGN);
   if (!mkdtemp(folder)) return 1;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_usage_errors),
-      cmocka_unit_test(test_help),
-      cmocka_unit_test(test_one_table),
-      cmocka_unit_test(test_lists),
-      cmocka_unit_test(test_prompts),
-      cmocka_unit_test(test_context),
-      cmocka_unit_test(test_run_and_trace),
-      cmocka_unit_test(test_show),
-      cmocka_unit_test(test_sql),
-      cmocka_unit_test(test_streams),
-      cmocka_unit_test(test_sql_exact),
-      cmocka_unit_test(test_hostile_text),
-      cmocka_unit_test(test_hostile_numbers),
-      cmocka_unit_test(test_verify),
-      cmocka_unit_test(test_same_command_same_text),
+      cmocka_unit_test(test_usage_errors), cmocka_unit_test(test_no_numbers),
+      cmocka_unit_test(test_help),         cmocka_unit_test(test_one_table),
+      cmocka_unit_test(test_lists),        cmocka_unit_test(test_prompts),
+      cmocka_unit_test(test_context),      cmocka_unit_test(test_run_and_trace),
+      cmocka_unit_test(test_show),         cmocka_unit_test(test_sql),
+      cmocka_unit_test(test_streams),      cmocka_unit_test(test_sql_exact),
+      cmocka_unit_test(test_hostile_text), cmocka_unit_test(test_hostile_numbers),
+      cmocka_unit_test(test_verify),       cmocka_unit_test(test_same_command_same_text),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   char script[128];

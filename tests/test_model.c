@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "model/model.h"
+#include "model/weights.h"
 #include "tests/support/model_files.h"
 
 static void check_refused(const char *name, kvs_status expected, const char *words) {

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "model/model.h"
+#include "model/weights.h"
 #include "tests/support/model_files.h"
 
 #define INDEX "model.safetensors.index.json"

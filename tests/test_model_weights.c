@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/model.h"
+#include "model/weights.h"
 #include "tests/support/model_files.h"
 
 static int start(void **state) {

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "kvstep/tokenizer.h"
-#include "model/model.h"
+#include "model/weights.h"
 #include "text/split.h"
 #include "text/tokenizer.h"
 

@@ -501,6 +501,39 @@ static void a_reader_sees_whole_steps_only(void **state) {
   assert_one_file(path);
 }
 
+/* A screen that follows a run does not make the run fail. The file is complete by itself, and the next writer leaves WAL mode. */
+static void a_run_ends_well_under_a_reader(void **state) {
+  (void)state;
+  const char *path = in_folder("followed.kvt");
+  kvs_trace_source source = made_source(&small_config);
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  ok(begin(&source));
+  kvs_observer observer = kvs_trace_observer(trace);
+  sqlite3 *reader, *copy_db;
+  ok(kvs_trace_read(path, &reader, &error));
+  kvs_step s = made_step(0, KVS_DECODE);
+  ok(feed_unsettled(&observer, &small_config, &s, &error));
+  ok(observer.settled(observer.context, &error));
+  assert_int_equal(number(reader, "SELECT count(*) FROM step"), 1);
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  assert_int_equal(number(reader, "SELECT count(*) FROM run WHERE finished_at IS NOT NULL"), 1);
+  char command[600], copy[300];
+  snprintf(copy, sizeof copy, "%s.copy", path); /* the file alone, without what stands beside it */
+  snprintf(command, sizeof command, "cp '%s' '%s'", path, copy);
+  assert_int_equal(system(command), 0);
+  ok(kvs_trace_read(copy, &copy_db, &error));
+  assert_int_equal(number(copy_db, "SELECT count(*) FROM step"), 1);
+  assert_int_equal(number(copy_db, "SELECT count(*) FROM run WHERE finished_at IS NOT NULL"), 1);
+  sqlite3_close(copy_db);
+  sqlite3_close(reader);
+  ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+  ok(begin(&source));
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  assert_one_file(path);
+}
+
 /* Another writer's transaction is waited for. */
 static void a_short_lock_is_waited_for(void **state) {
   (void)state;
@@ -602,6 +635,7 @@ int main(void) {
       cmocka_unit_test(triggers_of_a_file_do_not_run),
       cmocka_unit_test(a_name_without_room_for_the_journal_is_refused),
       cmocka_unit_test(a_reader_sees_whole_steps_only),
+      cmocka_unit_test(a_run_ends_well_under_a_reader),
       cmocka_unit_test(half_a_step_is_never_committed),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

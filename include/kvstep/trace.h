@@ -72,7 +72,9 @@ KVS_API kvs_observer kvs_trace_observer(kvs_trace *trace);
 /* Sets run.finished_at. */
 KVS_API kvs_status kvs_trace_end_run(kvs_trace *trace, kvs_error *err);
 
-/* Leaves ONE file in DELETE journal mode and frees the trace, also on failure. A run that was not ended stays without finished_at. */
+/* Leaves ONE file in DELETE journal mode and frees the trace, also on failure. (While another program reads it, the file is complete too,
+ * but stays in WAL mode with an empty -wal beside it until it is next written to.) A run that was not ended stays without
+ * finished_at. */
 KVS_API kvs_status kvs_trace_close(kvs_trace *trace, kvs_error *err);
 
 /* Opens a trace to read, with the SQL functions and the fast views of the extension. The file is never written: it may be on

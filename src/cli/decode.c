@@ -2,6 +2,7 @@
 #include "cli/decode.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +94,15 @@ static kvs_status print_end(struct decode *d, kvs_error *err) {
 static kvs_status generate(struct decode *d, kvs_error *err) {
   const kvs_config *config = kvs_model_config(d->session->model);
   while (d->generated < d->generate && !caught) {
-    int token = kvs_sampler_next(d->sampler, kvs_engine_logits(d->engine));
+    const float *logits = kvs_engine_logits(d->engine);
+    int token = kvs_sampler_next(d->sampler, logits);
+    if (isnan(logits[token]) && !d->warned) {
+      d->warned = true; /* NaN is chosen only where there is no number at all */
+      fprintf(stderr,
+              "kvstep: note: after step %d no logit is a number: the weights hold NaN or infinities; token 0 is "
+              "taken\n",
+              d->fed - 1);
+    }
     double start = now();
     kvs_status status = kvs_engine_decode(d->engine, token, KVS_SAMPLED, err);
     if (status != KVS_OK) return status;

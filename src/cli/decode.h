@@ -18,6 +18,7 @@ struct decode {
   double seconds;       /* spent in decode steps */
   bool ended;           /* finished as intended: by N, by the text's end or by the context's */
   bool newline;         /* what was printed last was one */
+  bool warned;          /* of logits that are no numbers */
   int write_error;      /* errno of a failed write to stdout, or 0 */
   bool stopped_quietly; /* the reader of stdout has gone */
   kvs_utf8_stream stream;

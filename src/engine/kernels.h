@@ -3,7 +3,7 @@
 #ifndef KVS_ENGINE_KERNELS_H
 #define KVS_ENGINE_KERNELS_H
 
-#include "model/model.h"
+#include "model/weights.h"
 
 typedef struct kvs_kernels {
   const char *name;

@@ -10,7 +10,7 @@
 #include "engine/kernels.h"
 #include "engine/plan.h"
 #include "engine/pool.h"
-#include "model/model.h"
+#include "model/weights.h"
 
 /* Tokens of a batch whose attention and logits are worked out, and reported, at a time. */
 #define KVS_CHUNK 16

@@ -1,9 +1,6 @@
 /* model.c: opening a model: its directory, config.json, the weight files, and binding the one to the other. */
-#include "model/model.h"
-
 #include <limits.h>
 #include <openssl/evp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,20 +214,6 @@ long long kvs_model_parameters(const kvs_model *model) { return model->files->pa
 
 const char *kvs_model_warning(const kvs_model *model, int i) {
   return i >= 0 && i < model->files->warnings_count ? model->files->warnings[i] : NULL;
-}
-
-void kvs_model_warn(kvs_model *model, const char *format, ...) {
-  struct kvs_model_files *files = model->files;
-  if (files->warnings_count == KVS_MOST_WARNINGS) return;
-  kvs_error line; /* for its rule of one printable line */
-  char text[sizeof line.message];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  kvs_fail(&line, KVS_OK, "%s", text);
-  char *copy = strdup(line.message);
-  if (copy) files->warnings[files->warnings_count++] = copy;
 }
 
 static bool hash_files(const struct kvs_model_files *files, unsigned char digest[EVP_MAX_MD_SIZE], unsigned *size) {

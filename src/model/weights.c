@@ -25,6 +25,20 @@ typedef struct binder {
   kvs_error *err;
 } binder;
 
+void kvs_model_warn(kvs_model *model, const char *format, ...) {
+  struct kvs_model_files *files = model->files;
+  if (files->warnings_count == KVS_MOST_WARNINGS) return;
+  kvs_error line; /* for its rule of one printable line */
+  char text[sizeof line.message];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  kvs_fail(&line, KVS_OK, "%s", text);
+  char *copy = strdup(line.message);
+  if (copy) files->warnings[files->warnings_count++] = copy;
+}
+
 /* ---- names ----------------------------------------------------------------------------------------------------------- */
 
 /* The published gpt2 names its tensors `wte.weight`, GPT2LMHeadModel's own files `transformer.wte.weight`. */

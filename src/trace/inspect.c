@@ -83,7 +83,11 @@ kvs_status kvs_trace_inspect(const char *path, kvs_error *err) {
   close(file);
   if (failed) return kvs_fail(err, KVS_ERR_IO, "%s: cannot be read: %s", path, strerror(failed));
   if (length == 0 && wal) return KVS_OK; /* killed before the log was first moved into the file: SQLite recovers it */
-  if (length == 0) return kvs_fail(err, KVS_ERR_INPUT, "%s: an empty file, not a trace; its run wrote nothing", path);
+  if (length == 0)
+    return kvs_fail(err, KVS_ERR_INPUT,
+                    "%s: an empty file, not a trace (a run was cut off before its first step, perhaps); remove it, or "
+                    "let a run replace it (--force)",
+                    path);
   static const char magic[16] = "SQLite format 3";
   if (length < 16 || memcmp(header, magic, sizeof magic) != 0)
     return kvs_fail(err, KVS_ERR_INPUT, "%s: not an SQLite file, so not a trace; was another file meant?", path);

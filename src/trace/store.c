@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUSY_MILLISECONDS = 5000, WAL_BYTES = 32 << 20 };
+enum { BUSY_MILLISECONDS = 5000, LEAVE_MILLISECONDS = 100, WAL_BYTES = 32 << 20 };
 
 char *kvs_trace_file_name(const char *path) {
   size_t length = strlen(path);
@@ -306,7 +306,13 @@ kvs_status kvs_trace_open(kvs_trace *trace, const kvs_config *config, kvs_error 
 /* Moves the log into the file, so that one file is left. */
 static kvs_status make_one_file(kvs_trace *trace, kvs_error *err) {
   int rc = sqlite3_wal_checkpoint_v2(trace->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-  if (rc == SQLITE_OK) rc = sqlite3_exec(trace->db, "PRAGMA journal_mode = DELETE", NULL, NULL, NULL);
+  if (rc == SQLITE_OK) {
+    /* All is in the file now. Leaving WAL mode takes the file for itself: with a reader on it (a screen that follows the run, say)
+     * the file stays as it is, complete, with an empty log beside it, until it is next opened for writing. */
+    sqlite3_busy_timeout(trace->db, LEAVE_MILLISECONDS);
+    rc = sqlite3_exec(trace->db, "PRAGMA journal_mode = DELETE", NULL, NULL, NULL);
+    if ((rc & 0xFF) == SQLITE_BUSY || (rc & 0xFF) == SQLITE_LOCKED) rc = SQLITE_OK;
+  }
   if (rc == SQLITE_OK) return KVS_OK;
   if ((rc & 0xFF) == SQLITE_BUSY || (rc & 0xFF) == SQLITE_LOCKED)
     return kvs_fail(err, KVS_ERR_IO,

@@ -2,7 +2,7 @@
 #ifndef KVS_TESTS_MEMORY_MODEL_H
 #define KVS_TESTS_MEMORY_MODEL_H
 
-#include "model/model.h"
+#include "model/weights.h"
 
 /* The shape in `config` (head_dim, n_inner and eos_token are filled in where 0), all weights stored as `dtype`, drawn
  * from `seed`. Freed with memory_model_free, not with kvs_model_free. */
