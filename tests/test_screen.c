@@ -73,7 +73,7 @@ static void open_with(int rows, int columns, const char *option, const char *con
 /* ncurses draws from top to bottom: with the last line, all is there. */
 static bool bottom_shows_quit(struct pty *p, const void *nothing) {
   (void)nothing;
-  return strstr(pty_row(p, p->rows - 1), "next moment") != NULL;
+  return strstr(pty_row(p, p->rows - 1), "? help  q quit") != NULL;
 }
 
 static void see_all(const char *text) {
@@ -127,7 +127,7 @@ static void test_views(void **state) {
   for (size_t i = 0; i < sizeof views / sizeof *views; i++) type_and_see(views[i].key, views[i].title);
   type_and_see("\t", "2 cache");
   type_and_see("\033[Z", "1 step");
-  type_and_see("\033[Z", "7 next");
+  type_and_see("\033[Z", "─ 9 ");
   quit_whole();
 }
 
@@ -166,13 +166,13 @@ static void test_dials(void **state) {
 static void test_moments(void **state) {
   (void)state;
   open_screen();
-  assert_true(pty_has(pty, "slot 9 new"));
+  assert_true(pty_has(pty, "row 9 new"));
   type_and_see(" ", "step 10/");
-  assert_true(pty_wait(pty, "slot 10 free"));
+  assert_true(pty_wait(pty, "row 10 free"));
   type("   ");
-  assert_true(pty_wait(pty, "slot 10 new"));
+  assert_true(pty_wait(pty, "row 10 new"));
   type("\177");
-  assert_true(pty_wait(pty, "slot 10 free"));
+  assert_true(pty_wait(pty, "row 10 free"));
   type("bbb");
   assert_true(pty_wait(pty, "step 9/"));
   quit_whole();
@@ -712,7 +712,7 @@ static void test_tmux(void **state) {
   snprintf(line, sizeof line, "%s capture-pane -p | grep -qF 'step 10/'", tmux);
   bool stepped = opened && comes_true(line);
   shell("%s resize-window -x 120 -y 40", tmux);
-  snprintf(line, sizeof line, "%s capture-pane -p | sed -n 40p | grep -qF 'next moment'", tmux);
+  snprintf(line, sizeof line, "%s capture-pane -p | sed -n 40p | grep -qF 'q quit'", tmux);
   bool resized = stepped && comes_true(line);
   shell("%s send-keys q", tmux);
   snprintf(line, sizeof line, "grep -qs 'left 0' '%s/tmux-left'", folder);

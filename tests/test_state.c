@@ -10,7 +10,7 @@
 
 #include "tui/state.h"
 
-static const struct limits limits = {.runs = 3, .steps = 20, .layers = 4, .heads = 4, .rows = 13};
+static const struct limits limits = {.runs = 3, .steps = 20, .layers = 4, .heads = 4, .rows = 13, .help_top = 20};
 
 static struct state fresh(void) {
   struct state s;
@@ -214,6 +214,12 @@ static void help_takes_its_own_keys_and_closes(void **unused) {
   int step = s.step;
   do_all(&s, "row-down row-down next-step steps-forward row-up");
   assert_int_equal(s.help_top, 11);
+  do_all(&s, "steps-forward row-down");
+  assert_int_equal(s.help_top, 20); /* not beyond its end */
+  do_all(&s, "first-step row-up");
+  assert_int_equal(s.help_top, 0);
+  do_all(&s, "last-step");
+  assert_int_equal(s.help_top, 20);
   assert_int_equal(s.step, step);
   do_all(&s, "quit"); /* q closes the help, not the program */
   assert_int_equal(s.mode, INPUT_KEYS);
@@ -238,7 +244,7 @@ static void playing_starts_stops_and_has_a_pace(void **unused) {
 
 static void an_empty_trace_holds_every_dial_still(void **unused) {
   (void)unused;
-  const struct limits none = {0, 0, 0, 0, 0};
+  const struct limits none = {0};
   struct state s;
   state_init(&s, &none);
   for (int a = ACTION_NONE + 1; a < ACTION_COUNT; a++) {

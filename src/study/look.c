@@ -79,7 +79,7 @@ void look_done(struct look *look, enum look_query query) {
 int look_int(sqlite3_stmt *statement, int column) {
   if (sqlite3_column_type(statement, column) != SQLITE_INTEGER) return LOOK_NONE;
   sqlite3_int64 value = sqlite3_column_int64(statement, column);
-  return value < 0 || value >= INT_MAX ? LOOK_NONE : (int)value;
+  return value < 0 || value > LOOK_LARGEST ? LOOK_NONE : (int)value;
 }
 
 void look_text(sqlite3_stmt *statement, int column, char *text, size_t size) {

@@ -106,7 +106,9 @@ void look_done(struct look *look, enum look_query query);
 /* Remembers "out of memory". */
 void look_no_memory(struct look *look);
 
-/* Whole numbers beyond an int, and less than 0, are no steps, rows or tokens: LOOK_NONE, as NULL is. */
+/* Whole numbers beyond this, and less than 0, are no steps, rows or tokens: LOOK_NONE, as NULL is. Far enough from an int's end
+ * that whoever draws may add to it. */
+#define LOOK_LARGEST (1 << 30)
 int look_int(sqlite3_stmt *statement, int column);
 /* A text cut to `size` at a character, control characters as `?`. */
 void look_text(sqlite3_stmt *statement, int column, char *text, size_t size);

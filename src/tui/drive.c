@@ -11,7 +11,7 @@ static int known(int number) { return number > 0 ? number : 0; }
 
 /* How far the dials go for the run and the step where they are. */
 static void read_limits(struct drive *d) {
-  d->limits = (struct limits){.runs = known(look_runs(d->look))};
+  d->limits = (struct limits){.runs = known(look_runs(d->look)), .help_top = screen_help_last(d->cells.rows)};
   const struct look_run *run = look_run(d->look, d->state.run);
   if (!run) return;
   d->limits.steps = known(run->steps);
@@ -51,7 +51,7 @@ static void go_to_first_decode(struct drive *d) {
 
 kvs_status drive_init(struct drive *d, struct look *look, const char *name, const struct start *start, kvs_error *err) {
   *d = (struct drive){.look = look, .name = name};
-  d->limits.runs = known(look_runs(look));
+  read_limits(d);
   state_init(&d->state, &d->limits);
   settle(d);
   const char *trouble = look_error(look);

@@ -9,19 +9,21 @@
 
 /* ---- the lines that are always there ------------------------------------------------------------------------------ */
 
+/* The dials matter most: where the line is narrow, the names give way. */
 static void draw_title(struct cells *cells, struct area area, const struct state *s, const struct look_run *run,
                        const char *trace_name) {
-  int at = cells_put(cells, area, 0, 1, -1, ROLE_TITLE, "kvstep");
-  at += 2 + cells_putf(cells, area, 0, at + 3, area.columns / 3, ROLE_TEXT, "%s", run ? run->model : trace_name);
   char dials[160];
   bool fault = run && *run->fault && strcmp(run->fault, "none") != 0;
   snprintf(dials, sizeof dials, "run %d%s%s  step %d/%d  layer %d/%d  head %d/%d ", s->run, fault ? " " : " correct",
            fault ? run->fault : "", s->step, run ? run->steps - 1 : 0, s->layer, run ? run->n_layer - 1 : 0, s->head,
            run ? run->n_head - 1 : 0);
-  cells_put_right(cells, area, 0, area.columns, area.columns - at - 4, fault ? ROLE_WRONG : ROLE_TEXT, dials);
+  int left = area.columns - text_columns(dials);
+  if (left > 8) cells_put(cells, area, 0, 1, -1, ROLE_TITLE, "kvstep");
+  if (left > 14) cells_put_field(cells, area, 0, 9, left - 10, ROLE_TEXT, run ? run->model : trace_name);
+  cells_put_right(cells, area, 0, area.columns, area.columns, fault ? ROLE_WRONG : ROLE_TEXT, dials);
 }
 
-/* Tokens around the current one, each with its step; the current one stands out. */
+/* Tokens around the current one, each with its step; the current one stands out, and a line stands where the prompt ends. */
 static void draw_tokens(struct cells *cells, struct area area, const struct state *s, struct look *look, int steps) {
   const int field = 12;
   int count = (area.columns - 1) / field, first, last;
@@ -35,6 +37,7 @@ static void draw_tokens(struct cells *cells, struct area area, const struct stat
     int at = 1 + (step - first) * field, used = cells_put(cells, area, 1, at, 5, ROLE_DIM, number);
     enum role role = step == s->step ? ROLE_HERE : t->mode == KVS_PREFILL ? ROLE_DIM : ROLE_TOKEN;
     cells_put(cells, area, 1, at + used + 1, field - used - 2, role, text);
+    if (step > 0 && step == t->prompt_steps) cells_put(cells, area, 1, at - 1, 1, ROLE_FRAME, "│");
   }
 }
 
@@ -46,23 +49,25 @@ static void draw_rule_words(struct cells *cells, struct area area, const struct 
   if (P == LOOK_NONE) {
     cells_put(cells, area, 2, at, -1, ROLE_DIM, "the trace does not say how long the cache was");
   } else if (right) {
-    cells_putf(cells, area, 2, at, -1, ROLE_RIGHT, "t = cache length read before the append = %d%s", P,
-               reached(s, KVS_APPEND) ? "" : "   the cache still holds as many rows");
-    if (reached(s, KVS_APPEND)) {
-      char lengths[48];
-      snprintf(lengths, sizeof lengths, "append: length %d → %d ", P, t->length_after);
-      cells_put_right(cells, area, 2, area.columns, 40, ROLE_NEW, lengths);
-    }
+    at += cells_putf(cells, area, 2, at, -1, ROLE_RIGHT, "t = cache length read before the append = %d", P);
+    char lengths[64];
+    snprintf(lengths, sizeof lengths, reached(s, KVS_APPEND) ? "append: length %d → %d " : "it still holds %d rows ", P,
+             t->length_after);
+    if (at + 2 + text_columns(lengths) <= area.columns)
+      cells_put_right(cells, area, 2, area.columns, 40, reached(s, KVS_APPEND) ? ROLE_NEW : ROLE_DIM, lengths);
   } else if (t->position == LOOK_NONE) {
     cells_putf(cells, area, 2, at, -1, ROLE_WRONG, "WRONG: no position was added; wpe[%d] is right", P);
   } else {
     const char *how = t->position == P + 1 ? ", read after the append" : t->position == 0 ? ", started again at 0" : "";
-    cells_putf(cells, area, 2, at, -1, ROLE_WRONG, "WRONG: t = %d%s: wpe[%d] used, wpe[%d] right", t->position, how,
-               t->position, P);
+    char words[128];
+    snprintf(words, sizeof words, "WRONG: t = %d%s: wpe[%d] used, wpe[%d] right", t->position, how, t->position, P);
+    if (at + text_columns(words) > area.columns) /* the numbers matter more than the reason */
+      snprintf(words, sizeof words, "WRONG: t = %d: wpe[%d] used, wpe[%d] right", t->position, t->position, P);
+    cells_put(cells, area, 2, at, -1, ROLE_WRONG, words);
   }
 }
 
-/* The cache as a row of slots: filled, the one that is free or has just been filled, and below them where t points. */
+/* The cache as a line of slots, one for each row: filled, the one that is free or has just been filled, and below them where t points. */
 static void draw_slots(struct cells *cells, struct area area, const struct state *s, const struct look_step *t) {
   int P = t->length_before, label = 7, room = area.columns - label - 12;
   if (P == LOOK_NONE || room < 4) return;
@@ -79,7 +84,7 @@ static void draw_slots(struct cells *cells, struct area area, const struct state
     else
       cells_put(cells, area, 3, at, 1, ROLE_DIM, "·");
   }
-  cells_putf(cells, area, 3, label + P + 2 - first + 1, -1, ROLE_DIM, appended ? "slot %d new" : "slot %d free", P);
+  cells_putf(cells, area, 3, label + P + 2 - first + 1, -1, ROLE_DIM, appended ? "row %d new" : "row %d free", P);
   if (t->position == LOOK_NONE) return;
   int at = t->position >= first ? label + t->position - first : label - 1;
   enum role role = t->position == P ? ROLE_RIGHT : ROLE_WRONG;
@@ -108,48 +113,75 @@ static void draw_message(struct cells *cells, struct area area, const struct sta
   }
 }
 
-/* What the keys do now, by the table's own keys: the first of each action. */
+/* An entry of the status line: one key, or two that belong together. */
+struct entry {
+  enum action actions[2];
+  const char *words;
+};
+
+/* The first key of an action, by the table; an arrow key as its arrow. */
+static void first_key(enum action action, char *key, size_t size) {
+  static const char *const arrows[][2] = {{"Left", "←"}, {"Right", "→"}, {"Up", "↑"}, {"Down", "↓"}};
+  const char *all = action_row(action)->keys;
+  snprintf(key, size, "%.*s", (int)strcspn(all, " "), all);
+  for (size_t i = 0; i < sizeof arrows / sizeof *arrows; i++)
+    if (strcmp(key, arrows[i][0]) == 0) snprintf(key, size, "%s", arrows[i][1]);
+}
+
+/* Two keys of one column each stand together, as one. */
+static void entry_keys(const struct entry *entry, char *keys, size_t size) {
+  char one[24], two[24] = "";
+  first_key(entry->actions[0], one, sizeof one);
+  if (entry->actions[1] != ACTION_NONE) first_key(entry->actions[1], two, sizeof two);
+  bool joined = !*two || (text_columns(one) == 1 && text_columns(two) == 1);
+  snprintf(keys, size, joined ? "%s%s" : "%s %s", one, two);
+}
+
+/* Draws an entry at a column and returns where the next one begins; 0 if it does not fit in front of `end`. */
+static int draw_entry(struct cells *cells, struct area area, int at, int end, const struct entry *entry) {
+  char keys[64];
+  entry_keys(entry, keys, sizeof keys);
+  int width = text_columns(keys) + 1 + text_columns(entry->words);
+  if (at + width > end) return 0;
+  int row = area.rows - 1, used = cells_put(cells, area, row, at, -1, ROLE_KEY, keys);
+  cells_put(cells, area, row, at + used + 1, -1, ROLE_STATUS, entry->words);
+  return at + width + 2;
+}
+
+/* What the keys do now. Help and quit are always there, at the right end; the others come in order of need. */
 static void draw_status(struct cells *cells, struct area area, const struct state *s) {
-  static const struct {
-    enum action actions[2];
-    const char *words;
-  } normal[] = {{{ACTION_NEXT_MOMENT, ACTION_NONE}, "next moment"},
-                {{ACTION_PREVIOUS_MOMENT, ACTION_NONE}, "back"},
-                {{ACTION_PREVIOUS_STEP, ACTION_NEXT_STEP}, "token"},
-                {{ACTION_PREVIOUS_LAYER, ACTION_NEXT_LAYER}, "layer"},
-                {{ACTION_PREVIOUS_HEAD, ACTION_NEXT_HEAD}, "head"},
-                {{ACTION_NEXT_RUN, ACTION_NONE}, "run"},
-                {{ACTION_VIEW_NEXT, ACTION_NONE}, "view"},
-                {{ACTION_HELP, ACTION_NONE}, "help"},
-                {{ACTION_QUIT, ACTION_NONE}, "quit"}},
-    typing[] = {{{ACTION_ACCEPT, ACTION_NONE}, "take it"}, {{ACTION_CANCEL, ACTION_NONE}, "leave"}},
-    help[] = {{{ACTION_ROW_DOWN, ACTION_ROW_UP}, "scroll"}, {{ACTION_CANCEL, ACTION_NONE}, "close"}};
-  int row = area.rows - 1, at = 1;
-  cells_put_field(cells, area, row, 0, area.columns, ROLE_STATUS, "");
-  const size_t count = s->mode == INPUT_KEYS ? sizeof normal / sizeof *normal : 2;
-  for (size_t i = 0; i < count; i++) {
-    const enum action *actions = s->mode == INPUT_KEYS   ? normal[i].actions
-                                 : s->mode == INPUT_HELP ? help[i].actions
-                                                         : typing[i].actions;
-    const char *words = s->mode == INPUT_KEYS   ? normal[i].words
-                        : s->mode == INPUT_HELP ? help[i].words
-                                                : typing[i].words;
-    char keys[64] = "";
-    for (int k = 0; k < 2 && actions[k] != ACTION_NONE; k++) {
-      const char *all = action_row(actions[k])->keys;
-      size_t used = strlen(keys);
-      snprintf(keys + used, sizeof keys - used, "%s%.*s", k ? " " : "", (int)strcspn(all, " "), all);
-    }
-    if (at + text_columns(keys) + 1 + text_columns(words) + 2 > area.columns) break;
-    at += cells_put(cells, area, row, at, -1, ROLE_KEY, keys) + 1;
-    at += cells_put(cells, area, row, at, -1, ROLE_STATUS, words) + 2;
+  static const struct entry normal[] = {{{ACTION_NEXT_MOMENT, ACTION_NONE}, "on"},
+                                        {{ACTION_PREVIOUS_MOMENT, ACTION_NONE}, "back"},
+                                        {{ACTION_PREVIOUS_STEP, ACTION_NEXT_STEP}, "token"},
+                                        {{ACTION_VIEW_NEXT, ACTION_NONE}, "view"},
+                                        {{ACTION_NEXT_RUN, ACTION_NONE}, "run"},
+                                        {{ACTION_PREVIOUS_LAYER, ACTION_NEXT_LAYER}, "layer"},
+                                        {{ACTION_PREVIOUS_HEAD, ACTION_NEXT_HEAD}, "head"},
+                                        {{ACTION_ROW_DOWN, ACTION_ROW_UP}, "row"},
+                                        {{ACTION_SEARCH, ACTION_NONE}, "search"},
+                                        {{ACTION_PLAY, ACTION_NONE}, "play"},
+                                        {{ACTION_NONE, ACTION_NONE}, ""}},
+                            last[] = {{{ACTION_HELP, ACTION_NONE}, "help"}, {{ACTION_QUIT, ACTION_NONE}, "quit"}},
+                            typing[] = {{{ACTION_ACCEPT, ACTION_NONE}, "take it"},
+                                        {{ACTION_CANCEL, ACTION_NONE}, "leave"},
+                                        {{ACTION_NONE, ACTION_NONE}, ""}},
+                            help[] = {{{ACTION_ROW_DOWN, ACTION_ROW_UP}, "scroll"},
+                                      {{ACTION_CANCEL, ACTION_NONE}, "close"},
+                                      {{ACTION_NONE, ACTION_NONE}, ""}};
+  int at = 1, end = area.columns - 1;
+  cells_put_field(cells, area, area.rows - 1, 0, area.columns, ROLE_STATUS, "");
+  if (s->mode == INPUT_KEYS) {
+    for (int i = 0, next = end - 14; i < 2 && next; i++) next = draw_entry(cells, area, next, end, &last[i]);
+    end -= 16;
   }
+  const struct entry *entry = s->mode == INPUT_KEYS ? normal : s->mode == INPUT_HELP ? help : typing;
+  for (; *entry->words && at; entry++) at = draw_entry(cells, area, at, end, entry);
 }
 
 /* ---- help ------------------------------------------------------------------------------------------------------------- */
 
-/* The lines of the help, from the one table; returns how many there are. Only those that are visible are drawn. */
-static int draw_help(struct cells *cells, struct area area, int top) {
+/* The lines of the help, from the one table. Only those that are visible are drawn. */
+static void draw_help(struct cells *cells, struct area area, int top) {
   int line = 0;
   const char *group = "";
   for (int a = ACTION_NONE + 1; a < ACTION_COUNT; a++) {
@@ -163,7 +195,18 @@ static int draw_help(struct cells *cells, struct area area, int top) {
     cells_put(cells, area, line - top, 22, -1, ROLE_TEXT, row->help);
     line++;
   }
-  return line;
+}
+
+#define AROUND_HELP 4 /* rows: title, rule, message, status */
+
+int screen_help_last(int rows) {
+  int lines = 0;
+  for (int a = ACTION_NONE + 1; a < ACTION_COUNT; a++) {
+    bool begins =
+        a == ACTION_NONE + 1 || strcmp(action_row((enum action)a)->group, action_row((enum action)(a - 1))->group);
+    lines += 1 + (begins ? a == ACTION_NONE + 1 ? 1 : 2 : 0);
+  }
+  return lines > rows - AROUND_HELP ? lines - (rows - AROUND_HELP) : 0;
 }
 
 /* ---- all of it -------------------------------------------------------------------------------------------------------- */
@@ -196,7 +239,9 @@ void screen_draw(struct cells *cells, const struct state *s, struct look *look, 
   if (s->mode == INPUT_HELP) {
     struct area body = area_rows(area, 1, area.rows - 3);
     cells_rule(cells, body, 0, "help: every key");
-    draw_help(cells, area_rows(body, 1, body.rows - 1), s->help_top);
+    int last = screen_help_last(area.rows); /* the screen may have grown since */
+    draw_help(cells, area_rows(body, 1, body.rows - 1), s->help_top < last ? s->help_top : last);
+    if (s->help_top < last) cells_put_right(cells, area, area.rows - 2, area.columns - 1, -1, ROLE_DIM, "↓ more");
     return;
   }
   struct area body = area_rows(area, 5, area.rows - 7);

@@ -325,7 +325,7 @@ void state_command(struct state *s, const struct limits *limits, const char *lin
 
 /* ---- all actions ---------------------------------------------------------------------------------------------------- */
 
-static void help_action(struct state *s, enum action action) {
+static void help_action(struct state *s, const struct limits *limits, enum action action) {
   switch (action) {
   case ACTION_ROW_DOWN:
     s->help_top++;
@@ -342,6 +342,9 @@ static void help_action(struct state *s, enum action action) {
   case ACTION_FIRST_STEP:
     s->help_top = 0;
     break;
+  case ACTION_LAST_STEP:
+    s->help_top = limits->help_top;
+    break;
   case ACTION_CANCEL:
   case ACTION_HELP:
   case ACTION_ACCEPT:
@@ -351,6 +354,7 @@ static void help_action(struct state *s, enum action action) {
   default:
     break;
   }
+  s->help_top = clamp(s->help_top, 0, limits->help_top);
 }
 
 static void other_action(struct state *s, enum action action) {
@@ -401,7 +405,7 @@ void state_update(struct state *s, const struct limits *limits, enum action acti
   if (action == ACTION_REDRAW || action == ACTION_SUSPEND) {
     other_action(s, action);
   } else if (s->mode == INPUT_HELP) {
-    help_action(s, action);
+    help_action(s, limits, action);
   } else if (s->mode != INPUT_KEYS) {
     edit_action(s, limits, action);
   } else {

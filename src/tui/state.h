@@ -26,6 +26,7 @@ enum input_mode { INPUT_KEYS, INPUT_SEARCH, INPUT_COMMAND, INPUT_HELP, INPUT_SQL
 /* How far the dials go: from the trace, read before each update, so that update needs no trace. */
 struct limits {
   int runs, steps, layers, heads, rows; /* rows: cache rows after the current step */
+  int help_top;                         /* the last line of the help that can be the first one shown */
 };
 
 #define LINE_SIZE 256

@@ -37,4 +37,18 @@ void window_of(int count, int room, int at, int *first, int *last) {
   *last = *first + room - 1 < count - 1 ? *first + room - 1 : count - 1;
 }
 
+void draw_weight(struct cells *cells, struct area area, int row, int column, double weight) {
+  cells_heat(cells, area, row, column, 1, weight);
+  const struct cell *cell = cells_at(cells, area.row + row, area.column + column);
+  if (row >= area.rows || column >= area.columns || !cell || strcmp(cell->text, " ") != 0) return;
+  cells_put(cells, area, row, column, 1, ROLE_RAMP, cells->ascii ? "," : "·");
+}
+
+const char *root_sign(const struct cells *cells) { return cells->ascii ? "sqrt " : "√"; }
+
+const float *head_part(const struct look_run *run, const float *row, int head) {
+  if (!row || run->head_dim <= 0 || head < 0 || head >= run->n_head) return NULL;
+  return row + (size_t)head * (size_t)run->head_dim;
+}
+
 bool reached(const struct state *state, kvs_phase phase) { return state->moment >= phase; }

@@ -29,8 +29,20 @@ void draw_absent(struct cells *cells, struct area area, const char *what, const 
 /* The first and last of `count` rows to show in `room` lines so that `at` is among them; rows left out are told by the caller. */
 void window_of(int count, int room, int at, int *first, int *last);
 
+/* One weight as a heat cell; one that is too small for a shade is a dot, so that it is not taken for no row at all. */
+void draw_weight(struct cells *cells, struct area area, int row, int column, double weight);
+
+/* The sign of a square root, as words where only ASCII is drawn. */
+const char *root_sign(const struct cells *cells);
+
+/* The part of a K or V row that belongs to the head; NULL if the row was not logged or has no such part. */
+const float *head_part(const struct look_run *run, const float *row, int head);
+
 /* Whether the step's dials have reached `phase`: views show what comes later as not there yet. */
 bool reached(const struct state *state, kvs_phase phase);
+
+/* The last line of the help that is worth being the first shown, on a screen of so many rows. */
+int screen_help_last(int rows);
 
 /* The whole screen: title, tokens, rule, the view, status line; or the help; or a word that it is too small (under 60 × 15). */
 void screen_draw(struct cells *cells, const struct state *state, struct look *look, const char *trace_name);

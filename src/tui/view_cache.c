@@ -42,8 +42,20 @@ static void draw_line(struct cells *cells, struct area area, int line, int row, 
     return;
   }
   if (kv->step != LOOK_NONE) cells_putf(cells, area, line, 17, 5, ROLE_DIM, "%4d", kv->step);
-  if (kv->k) draw_part(cells, area, line, 23, width, role, kv->k + s->head * run->head_dim, run->head_dim);
-  if (kv->v) draw_part(cells, area, line, 23 + width, width, role, kv->v + s->head * run->head_dim, run->head_dim);
+  const float *k = head_part(run, kv->k, s->head), *v = head_part(run, kv->v, s->head);
+  if (k) draw_part(cells, area, line, 23, width, role, k, run->head_dim);
+  if (v) draw_part(cells, area, line, 23 + width, width, role, v, run->head_dim);
+}
+
+/* What the whole cache costs, as far as there is room for it. */
+static void draw_cost(struct cells *cells, struct area area, int at, const struct look_run *run, int rows) {
+  double bytes = 2.0 * run->n_layer * run->n_embd * 4;
+  char now[48], cost[128];
+  if (rows < 0 || run->n_layer <= 0 || run->n_embd <= 0) return;
+  snprintf(now, sizeof now, "%.1f KiB now", bytes * rows / 1024);
+  snprintf(cost, sizeof cost, "%.0f bytes a row (2·%d·%d·4), %s", bytes, run->n_layer, run->n_embd, now);
+  const char *told = at + text_columns(cost) <= area.columns ? cost : now;
+  if (at + text_columns(told) <= area.columns) cells_put_right(cells, area, 0, area.columns, -1, ROLE_DIM, told);
 }
 
 static void draw(struct cells *cells, struct area area, const struct state *s, struct look *look) {
@@ -55,14 +67,9 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
                 "kvstep run --log attention logs them");
     return;
   }
-  int rows = reached(s, KVS_APPEND) ? step->length_after : step->length_before;
-  long long bytes = 2LL * run->n_layer * run->n_embd * 4;
-  cells_putf(cells, area, 0, 0, -1, ROLE_TEXT, "layer %d, head %d: dims %d..%d of %d", s->layer, s->head,
-             s->head * run->head_dim, (s->head + 1) * run->head_dim - 1, run->n_embd);
-  char cost[96];
-  snprintf(cost, sizeof cost, "%lld bytes a token (2·%d·%d·4), %.1f KiB now", bytes, run->n_layer, run->n_embd,
-           (double)bytes * rows / 1024);
-  cells_put_right(cells, area, 0, area.columns, area.columns - 40, ROLE_DIM, cost);
+  int used = cells_putf(cells, area, 0, 0, -1, ROLE_TEXT, "layer %d, head %d: dims %d..%d of %d", s->layer, s->head,
+                        s->head * run->head_dim, (s->head + 1) * run->head_dim - 1, run->n_embd);
+  draw_cost(cells, area, used + 2, run, reached(s, KVS_APPEND) ? step->length_after : step->length_before);
   int width = (area.columns - 23) / 2, first, last, count = step->length_before + 1;
   if (width > run->head_dim + 9) width = run->head_dim + 9;
   cells_put(cells, area, 1, 0, -1, ROLE_DIM, "  row  token     step");

@@ -33,7 +33,7 @@ static void draw_vector(struct cells *cells, struct area area, int line, const c
 }
 
 /* The row of wpe at position t, as some step of this run used it; copied, since the look may forget. False if none did. */
-static bool wpe_row(struct look *look, int run, int steps, int t, float *copy, int n) {
+static bool wpe_row_of(struct look *look, int run, int steps, int t, float *copy, int n) {
   for (int step = t - 2 < 0 ? 0 : t - 2; step < steps && step <= t + 2; step++) {
     const struct look_step *s = look_step(look, run, step);
     if (!s || s->position != t) continue;
@@ -45,21 +45,38 @@ static bool wpe_row(struct look *look, int run, int steps, int t, float *copy, i
   return false;
 }
 
+/* The same, from another run of this model if this one never used the row: a fault leaves one out. */
+static bool wpe_row(struct look *look, int run, int t, float *copy) {
+  enum { MOST_RUNS = 16 };
+  const struct look_run *own = look_run(look, run);
+  if (!own) return false;
+  char model[sizeof own->model];
+  int n = own->n_embd, runs = look_runs(look);
+  snprintf(model, sizeof model, "%s", own->model);
+  if (wpe_row_of(look, run, own->steps, t, copy, n)) return true;
+  for (int i = 1; i <= runs && i <= MOST_RUNS; i++) {
+    const struct look_run *other = look_run(look, i);
+    if (i == run || !other || other->n_embd != n || strcmp(other->model, model) != 0) continue;
+    if (wpe_row_of(look, i, other->steps, t, copy, n)) return true;
+  }
+  return false;
+}
+
 /* Three rows of wpe around P, each with its distance from the right one. */
 static void draw_neighbours(struct cells *cells, struct area area, int line, const struct state *s, struct look *look,
                             const struct look_run *run, int P, int used) {
   enum { MOST = 8192 };
   static float right[MOST], other[MOST];
   if (run->n_embd > MOST) return;
-  bool known = wpe_row(look, s->run, run->steps, P, right, run->n_embd);
+  bool known = P >= 0 && wpe_row(look, s->run, P, right);
   for (int t = P - 1; t <= P + 1; t++) {
     if (t < 0) continue;
     char name[32];
     snprintf(name, sizeof name, "wpe[%d]", t);
     enum role role = t == P ? ROLE_RIGHT : t == used ? ROLE_WRONG : ROLE_TEXT;
-    if (!wpe_row(look, s->run, run->steps, t, other, run->n_embd)) {
+    if (!wpe_row(look, s->run, t, other)) {
       cells_put(cells, area, line, 1, 14, ROLE_DIM, name);
-      cells_put(cells, area, line++, 16, -1, ROLE_DIM, "no step near used it, so the trace does not have it");
+      cells_put(cells, area, line++, 16, -1, ROLE_DIM, "no step near there used it, so the trace does not have it");
       continue;
     }
     draw_vector(cells, area, line++, name, other, run->n_embd, largest(other, run->n_embd), role);

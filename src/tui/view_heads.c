@@ -14,7 +14,7 @@ static void draw_strip(struct cells *cells, struct area area, int line, int at, 
     if (head->rows < width) from = c, to = c < head->rows ? c + 1 : c;
     for (int i = from; i < to; i++)
       if ((double)head->weights[i] > most) most = (double)head->weights[i];
-    if (to > from) cells_heat(cells, area, line, at + c, 1, most);
+    if (to > from) draw_weight(cells, area, line, at + c, most);
   }
 }
 
@@ -24,7 +24,7 @@ static void draw_head(struct cells *cells, struct area area, int line, int at, i
   const struct look_head *h = look_head(look, s->run, s->step, layer, head);
   if (here) cells_put(cells, area, line, at - 1, 1, ROLE_HERE, "▸");
   if (!h || !h->weights) {
-    cells_put(cells, area, line, at, width, ROLE_DIM, "-");
+    cells_put(cells, area, line, at, width, ROLE_DIM, width >= 10 ? "not logged" : "-");
     return;
   }
   draw_strip(cells, area, line, at, width, h);
@@ -41,9 +41,17 @@ static void draw_head(struct cells *cells, struct area area, int line, int at, i
   cells_put(cells, area, line + 1, at, width, here ? ROLE_HERE : ROLE_DIM, text);
 }
 
+static bool layer_logged(struct look *look, const struct look_run *run, const struct state *s, int layer) {
+  for (int head = 0; head < run->n_head && head < 64; head++) {
+    const struct look_head *h = look_head(look, s->run, s->step, layer, head);
+    if (h && h->weights) return true;
+  }
+  return false;
+}
+
 static void draw(struct cells *cells, struct area area, const struct state *s, struct look *look) {
   const struct look_run *run = look_run(look, s->run);
-  if (!run) return;
+  if (!run || run->n_head <= 0 || run->n_layer <= 0) return;
   int width = (area.columns - LEFT) / run->n_head - 2;
   if (width > 40) width = 40;
   if (width < 1) width = 1;
@@ -52,14 +60,20 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   int lines = (area.rows - 2) / run->n_layer >= 2 ? 2 : 1, first, last;
   if (lines == 2 && (area.rows - 2) / run->n_layer >= 3) lines = 3;
   window_of(run->n_layer, (area.rows - 2) / lines, s->layer, &first, &last);
-  cells_putf(cells, area, 0, 0, -1, ROLE_DIM, "weights over the rows, old to new; below: the heaviest row. %s",
-             "[ ] layer, { } head, Enter goes in");
+  static const char words[] = "weights over the rows, old to new";
+  int used = cells_put(cells, area, 0, 0, -1, ROLE_DIM, words);
+  if (lines > 1) used += cells_put(cells, area, 0, used, -1, ROLE_DIM, "; below: heaviest row, token, weight");
+  if (used + 17 <= area.columns) cells_put_right(cells, area, 0, area.columns, -1, ROLE_DIM, "Enter: step view");
   for (int head = first_head; head <= last_head; head++)
     cells_putf(cells, area, 1, LEFT + 1 + (head - first_head) * (width + 2), width,
                head == s->head ? ROLE_HERE : ROLE_DIM, width >= 7 ? "head %d" : "%d", head);
   for (int layer = first; layer <= last; layer++) {
     int line = 2 + (layer - first) * lines;
     cells_putf(cells, area, line, 0, LEFT, layer == s->layer ? ROLE_HERE : ROLE_DIM, "L%d", layer);
+    if (!layer_logged(look, run, s, layer)) {
+      cells_put(cells, area, line, LEFT + 1, -1, ROLE_DIM, "the weights of this layer were not logged");
+      continue;
+    }
     for (int head = first_head; head <= last_head; head++)
       draw_head(cells, area, line, LEFT + 1 + (head - first_head) * (width + 2), width, lines, layer, head, s, look);
   }

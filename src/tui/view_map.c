@@ -22,9 +22,9 @@ static void draw_line(struct cells *cells, struct area area, int line, int step,
   for (int row = first; row <= last; row++) {
     int at = LEFT + row - first;
     if (row < head->rows)
-      cells_heat(cells, area, line, at, 1, (double)head->weights[row]);
+      draw_weight(cells, area, line, at, (double)head->weights[row]);
     else if (row < masked)
-      cells_put(cells, area, line, at, 1, ROLE_DIM, "·");
+      cells_put(cells, area, line, at, 1, ROLE_DIM, "-");
   }
 }
 
@@ -34,10 +34,34 @@ static void draw_reading(struct cells *cells, struct area area, const struct sta
   if (!head || !head->weights) return;
   int row = s->row < 0 ? head->rows - 1 : s->row;
   if (row >= head->rows) return;
-  cells_putf(cells, area, 0, 0, -1, ROLE_TEXT, "step %d, row %d %s: weight %.4f, score %.3f", s->step, row,
-             look_row_text(look, s->run, s->step, s->layer, row), (double)head->weights[row],
-             head->scores ? (double)head->scores[row] : 0.0);
-  cells_put_right(cells, area, 0, area.columns, 26, ROLE_DIM, "· masked   (j k move row)");
+  char score[24] = "not logged";
+  if (head->scores) snprintf(score, sizeof score, "%.3f", (double)head->scores[row]);
+  int used = cells_putf(cells, area, 0, 0, -1, ROLE_TEXT, "step %d, row %d %s: weight %.4f, score %s", s->step, row,
+                        look_row_text(look, s->run, s->step, s->layer, row), (double)head->weights[row], score);
+  const char *legend = cells->ascii ? ", nearly 0  - masked" : "· nearly 0  - masked";
+  if (used + 2 + text_columns(legend) <= area.columns)
+    cells_put_right(cells, area, 0, area.columns, -1, ROLE_DIM, legend);
+}
+
+/* Every tenth row's number over its column, and the row cursor's; one that would run into the cursor's gives way. */
+static void draw_columns(struct cells *cells, struct area area, int first, int last, int here) {
+  char mark[16];
+  snprintf(mark, sizeof mark, "▾%d", here);
+  int at = LEFT + here - first, width = text_columns(mark);
+  bool seen = here >= first && here <= last;
+  cells_put(cells, area, 1, 0, LEFT - 1, ROLE_DIM, " step  token");
+  for (int row = first + (10 - first % 10) % 10; row <= last; row += 10) {
+    char number[16];
+    snprintf(number, sizeof number, "%d", row);
+    int column = LEFT + row - first, end = column + text_columns(number);
+    if (!seen || end < at || column > at + width) cells_put(cells, area, 1, column, -1, ROLE_DIM, number);
+  }
+  if (!seen) return;
+  if (at + width > area.columns) {
+    snprintf(mark, sizeof mark, "%d▾", here);
+    at -= width - 1;
+  }
+  cells_put(cells, area, 1, at, -1, ROLE_HERE, mark);
 }
 
 static void draw(struct cells *cells, struct area area, const struct state *s, struct look *look) {
@@ -51,10 +75,7 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   if (newest && newest->mode == KVS_PREFILL && newest->prompt_steps > rows) rows = newest->prompt_steps;
   window_of(rows, area.columns - LEFT, here, &first_row, &last_row);
   draw_reading(cells, area, s, look);
-  cells_put(cells, area, 1, 0, LEFT - 1, ROLE_DIM, " step  token");
-  for (int row = first_row; row <= last_row; row += 10 - row % 10)
-    cells_putf(cells, area, 1, LEFT + row - first_row, 4, ROLE_DIM, "%d", row);
-  if (here >= first_row && here <= last_row) cells_put(cells, area, 1, LEFT + here - first_row, 1, ROLE_HERE, "v");
+  draw_columns(cells, area, first_row, last_row, here);
   for (int i = first_step; i <= last_step; i++)
     draw_line(cells, area, 2 + i - first_step, i, first_row, last_row, s, look);
 }

@@ -55,6 +55,21 @@ static void draw_products(struct cells *cells, struct area area, struct product 
   }
 }
 
+/* From the sum to the logged score. A model may scale in another way (config.json says so), then only the score is told. */
+static void draw_score(struct cells *cells, struct area area, const struct look_head *head, int row, double sum,
+                       int d) {
+  int at = 0;
+  if (head->scores) {
+    double score = (double)head->scores[row], scaled = sum / sqrt(d);
+    at = cells_putf(cells, area, 1, 0, -1, ROLE_NEW, "score = ");
+    if (fabs(scaled - score) <= 1e-4 * (1 + fabs(score)))
+      at += cells_putf(cells, area, 1, at, -1, ROLE_NEW, "%.4f / %s%d = ", sum, root_sign(cells), d);
+    at += cells_putf(cells, area, 1, at, -1, ROLE_NEW, "%.4f", score) + 3;
+  }
+  if (head->weights) at += cells_putf(cells, area, 1, at, -1, ROLE_NEW, "weight %.4f", (double)head->weights[row]) + 3;
+  if (at + 17 <= area.columns) cells_put(cells, area, 1, at, -1, ROLE_DIM, "↑↓: another row");
+}
+
 static void draw(struct cells *cells, struct area area, const struct state *s, struct look *look) {
   const struct look_run *run = look_run(look, s->run);
   const struct look_step *step = look_step(look, s->run, s->step);
@@ -63,23 +78,21 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   int row = s->row < 0 ? step->length_before : s->row, d = run->head_dim;
   const struct look_row *kv = look_row(look, s->run, s->step, s->layer, row);
   struct product *products = calloc((size_t)(d > 0 ? d : 1), sizeof *products);
-  if (!head || !head->q || !kv || !kv->k || !products) {
+  if (!head || !head->q || !kv || !head_part(run, kv->k, s->head) || !products) {
     draw_absent(cells, area, "q or K[row] was not logged for this step, layer and head",
                 "kvstep run --log attention logs both");
     free(products);
     return;
   }
-  const float *k = kv->k + s->head * d;
+  const float *k = head_part(run, kv->k, s->head);
   double sum = 0;
   for (int i = 0; i < d; i++) {
     products[i] = (struct product){i, (double)head->q[i] * (double)k[i]};
     sum += products[i].value;
   }
-  cells_putf(cells, area, 0, 0, -1, ROLE_TEXT, "q of step %d · K[%d] %s = %.4f;  / √%d = %.4f", s->step, row,
-             look_row_text(look, s->run, s->step, s->layer, row), sum, d, sum / sqrt(d));
-  if (head->scores && row < head->rows && head->weights)
-    cells_putf(cells, area, 1, 0, -1, ROLE_NEW, "score %.4f   weight %.4f   (j k: another row)",
-               (double)head->scores[row], (double)head->weights[row]);
+  cells_putf(cells, area, 0, 0, -1, ROLE_TEXT, "q of step %d · K[%d] %s = the sum of the products = %.4f", s->step, row,
+             look_row_text(look, s->run, s->step, s->layer, row), sum);
+  if (row < head->rows) draw_score(cells, area, head, row, sum, d);
   draw_products(cells, area_rows(area, 3, area.rows - 3), products, d, head->q, k);
   free(products);
 }

@@ -5,16 +5,35 @@
 
 #include "tui/view.h"
 
-#define LEFT 42 /* columns of the moments' pane */
+/* Columns of the moments' pane, on a narrow screen and on others. */
+static int left_columns(int columns) { return columns < 76 ? 32 : 42; }
+
+/* Where a line of the rows' table has what. */
+struct table {
+  int token;   /* columns of the token's text */
+  int graphs;  /* columns of K's and of V's graph; 0: there is no room */
+  int numbers; /* where the score begins, and the weight and its bar after it */
+};
+
+static struct table table_of(int columns, const struct look_run *run) {
+  struct table table = {.token = columns < 34 ? 6 : 9};
+  if (columns >= 100 && run->head_dim > 0) table.graphs = (columns - 60) / 2;
+  if (table.graphs > run->head_dim) table.graphs = run->head_dim > 0 ? run->head_dim : 0;
+  table.numbers = columns < 34 ? 12 : table.graphs > 0 ? 20 + 2 * table.graphs : 16;
+  return table;
+}
 
 /* What a moment says, once it has come. */
 static void moment_words(char *text, size_t size, kvs_phase phase, const struct look_step *t,
                          const struct look_run *run, const struct look_head *head, struct look *look,
-                         const struct state *s) {
+                         const struct state *s, const char *root) {
   int P = t->length_before, rows = head ? head->rows : P + 1;
   switch (phase) {
   case KVS_READ_LENGTH:
-    snprintf(text, size, "t = cache length = %d", P);
+    if (t->position == P || t->position == LOOK_NONE)
+      snprintf(text, size, "t = cache length = %d", P);
+    else
+      snprintf(text, size, "cache length = %d, t = %d", P, t->position);
     break;
   case KVS_EMBED:
     if (t->position == LOOK_NONE)
@@ -29,7 +48,7 @@ static void moment_words(char *text, size_t size, kvs_phase phase, const struct 
     snprintf(text, size, "row %d ← k, v   length %d → %d", P, P, t->length_after);
     break;
   case KVS_SCORE:
-    snprintf(text, size, "q·K[i]/√%d, i = 0..%d", run->head_dim, rows - 1);
+    snprintf(text, size, "q·K[i]/%s%d, i = 0..%d", root, run->head_dim, rows - 1);
     break;
   case KVS_SOFTMAX: {
     double sum = 0;
@@ -61,15 +80,18 @@ static const char *const labels[KVS_PHASE_COUNT] = {"read",    "embed", "project
 
 static void draw_moments(struct cells *cells, struct area area, const struct state *s, struct look *look,
                          const struct look_run *run, const struct look_step *step, const struct look_head *head) {
-  for (int phase = 0; phase < KVS_PHASE_COUNT; phase++) {
+  int first, last;
+  window_of(KVS_PHASE_COUNT, area.rows, (int)s->moment, &first, &last);
+  for (int phase = first; phase <= last; phase++) {
+    int line = phase - first;
     bool come = reached(s, (kvs_phase)phase), now = s->moment == (kvs_phase)phase;
     enum role role = now ? ROLE_NEW : come ? ROLE_TEXT : ROLE_DIM;
-    cells_putf(cells, area, phase, 0, -1, role, "%s%2d %s", now ? "▸" : " ", phase + 1, labels[phase]);
+    cells_putf(cells, area, line, 0, -1, role, "%s%2d %s", now ? "▸" : " ", phase + 1, labels[phase]);
     if (!come) continue;
     char text[96];
-    moment_words(text, sizeof text, (kvs_phase)phase, step, run, head, look, s);
-    bool wrong = phase == KVS_EMBED && step->position != step->length_before && step->length_before != LOOK_NONE;
-    cells_put(cells, area, phase, 12, -1, wrong ? ROLE_WRONG : role, text);
+    moment_words(text, sizeof text, (kvs_phase)phase, step, run, head, look, s, root_sign(cells));
+    bool wrong = phase <= KVS_EMBED && step->position != step->length_before && step->length_before != LOOK_NONE;
+    cells_put_field(cells, area, line, 12, area.columns - 12, wrong ? ROLE_WRONG : role, text);
   }
 }
 
@@ -112,10 +134,20 @@ static void draw_vectors(struct cells *cells, struct area area, const struct sta
   } else if (reached(s, KVS_PROJECT)) {
     const struct look_row *own = look_row(look, s->run, s->step, s->layer, step->length_before);
     draw_vector(cells, area, 0, "q", head ? head->q : NULL, d);
-    draw_vector(cells, area, 1, "k", own && own->k ? own->k + s->head * d : NULL, d);
-    draw_vector(cells, area, 2, "v", own && own->v ? own->v + s->head * d : NULL, d);
+    draw_vector(cells, area, 1, "k", own ? head_part(run, own->k, s->head) : NULL, d);
+    draw_vector(cells, area, 2, "v", own ? head_part(run, own->v, s->head) : NULL, d);
     if (reached(s, KVS_MIX)) draw_vector(cells, area, 3, "out", head ? head->out : NULL, d);
   }
+}
+
+/* K and V of this head in a row, side by side. */
+static void draw_row_graphs(struct cells *cells, struct area area, int line, int row, int width, enum role role,
+                            const struct state *s, struct look *look, const struct look_run *run) {
+  const struct look_row *kv = look_row(look, s->run, s->step, s->layer, row);
+  const float *k = kv ? head_part(run, kv->k, s->head) : NULL, *v = kv ? head_part(run, kv->v, s->head) : NULL;
+  int d = run->head_dim;
+  if (k) cells_graph(cells, area, line, 16, width, role, k, d, largest(k, d));
+  if (v) cells_graph(cells, area, line, 18 + width, width, role, v, d, largest(v, d));
 }
 
 /* One line of the rows' table; what the moment has not reached stays empty. */
@@ -126,20 +158,14 @@ static void draw_row(struct cells *cells, struct area area, int line, int row, c
   enum role role = own ? reached(s, KVS_APPEND) ? ROLE_NEW : ROLE_FREE : ROLE_TEXT;
   cells_putf(cells, area, line, 0, 5, here ? ROLE_HERE : ROLE_DIM, "%s%4d", own ? "▸" : " ", row);
   if (own && !reached(s, KVS_APPEND)) {
-    cells_put(cells, area, line, 6, -1, ROLE_FREE, "free: this token's k, v will go here");
+    cells_put_field(cells, area, line, 6, area.columns - 6, ROLE_FREE, "free: k, v will go here");
     return;
   }
-  cells_put(cells, area, line, 6, 9, own ? ROLE_NEW : ROLE_TOKEN, look_row_text(look, s->run, s->step, s->layer, row));
-  int graphs = area.columns >= 100 ? (area.columns - 60) / 2 : 0, at = 16;
-  if (graphs > 0) {
-    const struct look_row *kv = look_row(look, s->run, s->step, s->layer, row);
-    const float *k = kv && kv->k ? kv->k + s->head * run->head_dim : NULL,
-                *v = kv && kv->v ? kv->v + s->head * run->head_dim : NULL;
-    if (graphs > run->head_dim) graphs = run->head_dim;
-    if (k) cells_graph(cells, area, line, at, graphs, role, k, run->head_dim, largest(k, run->head_dim));
-    if (v) cells_graph(cells, area, line, at + graphs + 2, graphs, role, v, run->head_dim, largest(v, run->head_dim));
-    at += 2 * graphs + 4;
-  }
+  struct table table = table_of(area.columns, run);
+  cells_put(cells, area, line, 6, table.token, own ? ROLE_NEW : ROLE_TOKEN,
+            look_row_text(look, s->run, s->step, s->layer, row));
+  if (table.graphs > 0) draw_row_graphs(cells, area, line, row, table.graphs, role, s, look, run);
+  int at = table.numbers;
   char number[24];
   if (head && head->scores && row < head->rows && reached(s, KVS_SCORE)) {
     number_text((double)head->scores[row], 7, number);
@@ -156,14 +182,13 @@ static void draw_row(struct cells *cells, struct area area, int line, int row, c
 static void draw_rows(struct cells *cells, struct area area, const struct state *s, struct look *look,
                       const struct look_run *run, const struct look_step *step, const struct look_head *head) {
   int count = step->length_before + 1, first, last;
-  int graphs = area.columns >= 100 ? (area.columns - 60) / 2 : 0;
-  if (graphs > run->head_dim) graphs = run->head_dim;
+  struct table table = table_of(area.columns, run);
   cells_put(cells, area, 0, 1, -1, ROLE_DIM, " row token");
-  if (graphs > 0) {
-    cells_put(cells, area, 0, 16, graphs, ROLE_DIM, "K");
-    cells_put(cells, area, 0, 18 + graphs, graphs, ROLE_DIM, "V");
+  if (table.graphs > 0) {
+    cells_put(cells, area, 0, 16, table.graphs, ROLE_DIM, "K");
+    cells_put(cells, area, 0, 18 + table.graphs, table.graphs, ROLE_DIM, "V");
   }
-  cells_put(cells, area, 0, (graphs > 0 ? 20 + 2 * graphs : 16) + 2, -1, ROLE_DIM, "score weight");
+  cells_put(cells, area, 0, table.numbers + 2, -1, ROLE_DIM, "score weight");
   window_of(count, area.rows - 1, s->row < 0 ? count - 1 : s->row, &first, &last);
   for (int row = first; row <= last; row++) draw_row(cells, area, 1 + row - first, row, s, look, run, step, head);
   if (first > 0) cells_putf(cells, area, 0, 0, 1, ROLE_DIM, "↑");
@@ -175,9 +200,10 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   const struct look_step *step = look_step(look, s->run, s->step);
   const struct look_head *head = look_head(look, s->run, s->step, s->layer, s->head);
   if (!run || !step) return;
-  struct area left = area_columns(area, 0, LEFT);
-  struct area right = area_columns(area, LEFT + 2, area.columns - LEFT - 2);
-  cells_divider(cells, area, LEFT);
+  int width = left_columns(area.columns);
+  struct area left = area_columns(area, 0, width);
+  struct area right = area_columns(area, width + 2, area.columns - width - 2);
+  cells_divider(cells, area, width);
   draw_moments(cells, left, s, look, run, step, head);
   if (left.rows > KVS_PHASE_COUNT + 1)
     draw_vectors(cells, area_rows(left, KVS_PHASE_COUNT + 1, left.rows - KVS_PHASE_COUNT - 1), s, look, run, step,
@@ -185,4 +211,4 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   draw_rows(cells, right, s, look, run, step, head);
 }
 
-const struct view view_step = {"step", "the moments of this token, and the rows it attends to", draw};
+const struct view view_step = {"step", "this token's moments and the rows it attends to", draw};
