@@ -279,6 +279,12 @@ static void difference_words(struct look *look, const struct pair *p, char *text
            a.top != LOOK_NONE && b.top != LOOK_NONE && a.top != b.top ? ", top-1" : "");
 }
 
+/* At the line's right end, if what stands there up to `used` leaves room. */
+static void draw_hint(struct cells *cells, struct area area, int line, int used, const char *hint) {
+  if (used + 2 + text_columns(hint) < area.columns)
+    cells_put_right(cells, area, line, area.columns - 1, area.columns, ROLE_DIM, hint);
+}
+
 static void draw_words(struct cells *cells, struct area area, const struct state *s, struct look *look,
                        const struct pair *p) {
   char words[128];
@@ -287,13 +293,14 @@ static void draw_words(struct cells *cells, struct area area, const struct state
   at += 2 + cells_put(cells, area, 0, at + 2, -1, ROLE_DIM, "beside");
   at += 2 + cells_putf(cells, area, 0, at + 2, -1, ROLE_TITLE, "run %d", p->b->run);
   at += 1 + cells_putf(cells, area, 0, at + 1, 30, ROLE_TEXT, "%s", name_of(p->b));
-  if (area.columns - at > 36) cells_put(cells, area, 0, at + 3, -1, ROLE_DIM, "o: another run   KL in nats");
+  draw_hint(cells, area, 0, at, "o: another run");
   if (p->first == LOOK_NONE) {
-    cells_put(cells, area, 1, 1, -1, ROLE_RIGHT, "no step differs in token, position or top-1");
+    at = cells_put(cells, area, 1, 1, -1, ROLE_RIGHT, "no step differs in token, position or top-1");
   } else {
     difference_words(look, p, words, sizeof words);
-    cells_putf(cells, area, 1, 1, -1, ROLE_TEXT, "first difference: step %d%s", p->first, words);
+    at = cells_putf(cells, area, 1, 1, -1, ROLE_TEXT, "first difference: step %d%s", p->first, words);
   }
+  draw_hint(cells, area, 1, 1 + at, "KL in nats, Δ of logits");
   if (p->parted == LOOK_NONE)
     cells_put(cells, area, 2, 1, -1, ROLE_DIM, "the same tokens so far: the numbers compare the same text");
   else
@@ -354,6 +361,46 @@ static void draw_attention(struct cells *cells, struct area area, const struct s
   }
 }
 
+/* One row of the chosen head's weights in both runs. */
+static void draw_weights_row(struct cells *cells, struct area area, int line, int row, const struct state *s,
+                             struct look *look, const struct look_head *const heads[2]) {
+  int half = (area.columns - 6) / 2;
+  cells_putf(cells, area, line, 0, 5, ROLE_DIM, "%5d", row);
+  for (int i = 0; i < 2; i++) {
+    int at = 7 + i * half;
+    if (row >= heads[i]->rows) {
+      cells_put(cells, area, line, at, 1, ROLE_DIM, "–");
+      continue;
+    }
+    double weight = (double)heads[i]->weights[row];
+    char number[24];
+    number_text(weight, 7, number);
+    cells_put_field(cells, area, line, at, 8, ROLE_TOKEN, look_row_text(look, heads[i]->run, s->step, s->layer, row));
+    cells_put(cells, area, line, at + 8, 7, ROLE_TEXT, number);
+    cells_bar(cells, area, line, at + 16, half - 18, ROLE_BAR, weight);
+  }
+}
+
+/* What the chosen head attends to in both runs, row by row: what makes its distance. */
+static void draw_weights(struct cells *cells, struct area area, const struct state *s, struct look *look,
+                         const struct pair *p) {
+  const struct look_head *const heads[2] = {look_head(look, p->a->run, s->step, s->layer, s->head),
+                                            look_head(look, p->b->run, s->step, s->layer, s->head)};
+  if (area.rows < 4 || !reached(s, KVS_SOFTMAX)) return;
+  if (!heads[0] || !heads[1] || !heads[0]->weights || !heads[1]->weights) return;
+  char title[64];
+  snprintf(title, sizeof title, "weights of layer %d head %d, row by row", s->layer, s->head);
+  cells_rule(cells, area, 0, title);
+  int rows = heads[0]->rows > heads[1]->rows ? heads[0]->rows : heads[1]->rows, first, last;
+  cells_put(cells, area, 1, 2, 3, ROLE_DIM, "row");
+  for (int i = 0; i < 2; i++)
+    cells_putf(cells, area, 1, 7 + i * ((area.columns - 6) / 2), 12, ROLE_TITLE, "run %d", heads[i]->run);
+  window_of(rows, area.rows - 2, s->row < 0 ? rows - 1 : s->row, &first, &last);
+  for (int row = first; row <= last; row++) draw_weights_row(cells, area, 2 + row - first, row, s, look, heads);
+  if (first > 0) cells_put(cells, area, 1, 0, 1, ROLE_DIM, "↑");
+  if (last < rows - 1) cells_put(cells, area, area.rows - 1, 0, 1, ROLE_DIM, "↓");
+}
+
 /* ---- all of it ------------------------------------------------------------------------------------------------------ */
 
 static void draw_both(struct cells *cells, struct area area, const struct state *s, struct look *look, struct pair *p) {
@@ -371,6 +418,8 @@ static void draw_both(struct cells *cells, struct area area, const struct state 
   if (beside) cells_divider(cells, area, left);
   cells_rule(cells, heads, 0, "attention distance, layer × head (0 alike, 1 disjoint)");
   draw_attention(cells, area_rows(heads, 1, heads.rows - 1), s, look, p);
+  int used = 3 + p->a->n_layer; /* title, the chosen head's number, the layers, a blank line */
+  if (beside) draw_weights(cells, area_rows(heads, used, heads.rows - used), s, look, p);
 }
 
 static void draw(struct cells *cells, struct area area, const struct state *s, struct look *look) {
