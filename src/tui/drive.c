@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "study/diverge.h"
 #include "tui/view.h"
 
 static int known(int number) { return number > 0 ? number : 0; }
@@ -92,7 +93,12 @@ static void search(struct drive *d) {
 
 static void first_difference(struct drive *d) {
   struct state *s = &d->state;
-  int other = s->request_number, step = look_first_difference(d->look, s->run, other, 0);
+  int other = diverge_other(s->run, s->request_number, d->limits.runs); /* what was chosen may be this run by now */
+  if (!other) {
+    state_say(s, true, "this trace has one run");
+    return;
+  }
+  int step = look_first_difference(d->look, s->run, other, 0);
   if (step == LOOK_NONE) {
     state_say(s, false, "no step differs from run %d", other);
     return;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "study/diverge.h"
+
 static const double paces[] = {0.5, 1, 2, 4, 8, 16, 32};
 #define PACES ((int)(sizeof paces / sizeof *paces))
 
@@ -148,6 +150,13 @@ static void dial_action(struct state *s, const struct limits *limits, enum actio
     break;
   case ACTION_PREVIOUS_RUN:
     go_to_run(s, limits, s->run - 1);
+    break;
+  case ACTION_OTHER_RUN:
+    s->other_run = diverge_next_other(s->run, s->other_run, limits->runs);
+    if (s->other_run)
+      state_say(s, false, "compared with run %d", s->other_run);
+    else
+      state_say(s, false, "this trace has one run");
     break;
   case ACTION_ROW_DOWN:
     move_row(s, limits, 1);
@@ -369,12 +378,12 @@ static void other_action(struct state *s, enum action action) {
     request_search(s, -1);
     break;
   case ACTION_DIFFERENCE:
-    if (s->run == 1) {
+    if (s->run == 1 && !s->other_run && s->view != VIEW_COMPARE) {
       state_say(s, true, "this is run 1; r goes to another run, d then finds where it differs from run 1");
       break;
     }
     s->request = REQUEST_DIFFERENCE;
-    s->request_number = 1;
+    s->request_number = s->other_run ? s->other_run : 1;
     break;
   case ACTION_COMMAND:
     begin_line(s, INPUT_COMMAND);
