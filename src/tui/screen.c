@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tui/predict.h"
 #include "tui/view.h"
 
 #define LEAST_ROWS 15
@@ -10,19 +11,20 @@
 /* ---- the lines that are always there ------------------------------------------------------------------------------ */
 
 static void draw_title(struct cells *cells, struct area area, const struct state *s, const struct look_run *run,
-                       const char *trace_name) {
+                       const char *trace_name, const struct prediction *asked) {
   int at = cells_put(cells, area, 0, 1, -1, ROLE_TITLE, "kvstep");
   at += 2 + cells_putf(cells, area, 0, at + 3, area.columns / 3, ROLE_TEXT, "%s", run ? run->model : trace_name);
-  char dials[160];
+  char dials[160], last[16];
   bool fault = run && *run->fault && strcmp(run->fault, "none") != 0;
-  snprintf(dials, sizeof dials, "run %d%s%s  step %d/%d  layer %d/%d  head %d/%d ", s->run, fault ? " " : " correct",
-           fault ? run->fault : "", s->step, run ? run->steps - 1 : 0, s->layer, run ? run->n_layer - 1 : 0, s->head,
-           run ? run->n_head - 1 : 0);
+  snprintf(dials, sizeof dials, "run %d%s%s  step %d/%s  layer %d/%d  head %d/%d ", s->run, fault ? " " : " correct",
+           fault ? run->fault : "", s->step, prediction_number(asked, run ? run->steps - 1 : 0, last), s->layer,
+           run ? run->n_layer - 1 : 0, s->head, run ? run->n_head - 1 : 0);
   cells_put_right(cells, area, 0, area.columns, area.columns - at - 4, fault ? ROLE_WRONG : ROLE_TEXT, dials);
 }
 
 /* Tokens around the current one, each with its step; the current one stands out. */
-static void draw_tokens(struct cells *cells, struct area area, const struct state *s, struct look *look, int steps) {
+static void draw_tokens(struct cells *cells, struct area area, const struct state *s, struct look *look, int steps,
+                        const struct prediction *asked) {
   const int field = 12;
   int count = (area.columns - 1) / field, first, last;
   window_of(steps, count, s->step, &first, &last);
@@ -30,7 +32,7 @@ static void draw_tokens(struct cells *cells, struct area area, const struct stat
     const struct look_step *t = look_step(look, s->run, step);
     if (!t) continue;
     char number[16], text[80];
-    snprintf(number, sizeof number, "%d", step);
+    prediction_label(asked, step, number);
     snprintf(text, sizeof text, "%s", t->text);
     int at = 1 + (step - first) * field, used = cells_put(cells, area, 1, at, 5, ROLE_DIM, number);
     enum role role = step == s->step ? ROLE_HERE : t->mode == KVS_PREFILL ? ROLE_DIM : ROLE_TOKEN;
@@ -39,8 +41,10 @@ static void draw_tokens(struct cells *cells, struct area area, const struct stat
 }
 
 /* The rule in words: what t is, or under a fault what was used instead. Copied before the next look. */
-static void draw_rule_words(struct cells *cells, struct area area, const struct state *s, const struct look_step *t) {
+static void draw_rule_words(struct cells *cells, struct area area, const struct state *s, const struct look_step *t,
+                            const struct prediction *asked) {
   int P = t->length_before;
+  char number[16];
   bool right = t->position == P;
   int at = 1 + cells_put(cells, area, 2, 1, -1, ROLE_TITLE, "rule") + 2;
   if (P == LOOK_NONE) {
@@ -50,25 +54,32 @@ static void draw_rule_words(struct cells *cells, struct area area, const struct 
                reached(s, KVS_APPEND) ? "" : "   the cache still holds as many rows");
     if (reached(s, KVS_APPEND)) {
       char lengths[48];
-      snprintf(lengths, sizeof lengths, "append: length %d → %d ", P, t->length_after);
+      snprintf(lengths, sizeof lengths, "append: length %d → %s ", P,
+               prediction_number(asked, t->length_after, number));
       cells_put_right(cells, area, 2, area.columns, 40, ROLE_NEW, lengths);
     }
   } else if (t->position == LOOK_NONE) {
     cells_putf(cells, area, 2, at, -1, ROLE_WRONG, "WRONG: no position was added; wpe[%d] is right", P);
   } else {
+    prediction_number(asked, t->position, number);
     const char *how = t->position == P + 1 ? ", read after the append" : t->position == 0 ? ", started again at 0" : "";
-    cells_putf(cells, area, 2, at, -1, ROLE_WRONG, "WRONG: t = %d%s: wpe[%d] used, wpe[%d] right", t->position, how,
-               t->position, P);
+    cells_putf(cells, area, 2, at, -1, ROLE_WRONG, "WRONG: t = %s%s: wpe[%s] used, wpe[%d] right", number, how, number,
+               P);
   }
 }
 
 /* The cache as a row of slots: filled, the one that is free or has just been filled, and below them where t points. */
-static void draw_slots(struct cells *cells, struct area area, const struct state *s, const struct look_step *t) {
+static void draw_slots(struct cells *cells, struct area area, const struct state *s, const struct look_step *t,
+                       const struct prediction *asked) {
   int P = t->length_before, label = 7, room = area.columns - label - 12;
   if (P == LOOK_NONE || room < 4) return;
   int first = P + 2 > room ? P + 2 - room : 0;
   bool appended = reached(s, KVS_APPEND);
   cells_put(cells, area, 3, 1, -1, ROLE_DIM, "cache");
+  if (prediction_hides_slots(asked, s)) {
+    cells_put(cells, area, 3, label, -1, ROLE_INPUT, "?");
+    return;
+  }
   if (first > 0) cells_put(cells, area, 3, label - 1, -1, ROLE_DIM, "…");
   for (int slot = first; slot <= P + 1; slot++) {
     int at = label + slot - first;
@@ -83,14 +94,34 @@ static void draw_slots(struct cells *cells, struct area area, const struct state
   if (t->position == LOOK_NONE) return;
   int at = t->position >= first ? label + t->position - first : label - 1;
   enum role role = t->position == P ? ROLE_RIGHT : ROLE_WRONG;
-  char pointer[32];
-  snprintf(pointer, sizeof pointer, "t = %d", t->position);
+  char pointer[32], number[16];
+  snprintf(pointer, sizeof pointer, "t = %s", prediction_number(asked, t->position, number));
   cells_put(cells, area, 4, at, 1, role, "↑");
   cells_put(cells, area, 4, at + 2 + text_columns(pointer) < area.columns ? at + 2 : at - 1 - text_columns(pointer), -1,
             role, pointer);
 }
 
 /* ---- the lines at the bottom ------------------------------------------------------------------------------------------ */
+
+/* Lines that stand between the view and the status line: one, or what a question or a long message takes. */
+static int message_lines(const struct state *s, int columns) {
+  if (s->mode == INPUT_PREDICT) return PREDICT_LINES;
+  return s->mode == INPUT_KEYS && text_columns(s->message) > columns - 2 ? 2 : 1;
+}
+
+/* A message that is too long for one line, broken at a blank. */
+static void draw_long_message(struct cells *cells, struct area area, const struct state *s, enum role role) {
+  char head[LINE_SIZE];
+  snprintf(head, sizeof head, "%s", s->message);
+  char *blank;
+  while ((blank = strrchr(head, ' ')) && blank > head) {
+    *blank = '\0';
+    if (text_columns(head) <= area.columns - 2) break;
+  }
+  cells_put(cells, area, area.rows - 3, 1, -1, role, head);
+  cells_put(cells, area, area.rows - 2, 1, -1, role,
+            s->message + strlen(head) + strspn(s->message + strlen(head), " "));
+}
 
 static void draw_message(struct cells *cells, struct area area, const struct state *s) {
   int row = area.rows - 2;
@@ -104,7 +135,11 @@ static void draw_message(struct cells *cells, struct area area, const struct sta
     if (at >= used) cells_put(cells, area, row, 1 + at, 1, ROLE_INPUT, " ");
     cells_mark(cells, area, row, 1 + at, 1, ATTR_REVERSE);
   } else if (*s->message) {
-    cells_put(cells, area, row, 1, -1, s->message_is_error ? ROLE_ERROR : ROLE_MESSAGE, s->message);
+    enum role role = s->message_is_error ? ROLE_ERROR : ROLE_MESSAGE;
+    if (message_lines(s, area.columns) > 1)
+      draw_long_message(cells, area, s, role);
+    else
+      cells_put(cells, area, row, 1, -1, role, s->message);
   }
 }
 
@@ -174,12 +209,17 @@ static void draw_too_small(struct cells *cells, struct area area) {
   cells_put(cells, area, 1, 0, -1, ROLE_TEXT, "make the window larger; q quits");
 }
 
-static void draw_view(struct cells *cells, struct area area, const struct state *s, struct look *look) {
+static void draw_view(struct cells *cells, struct area area, const struct state *s, struct look *look,
+                      const struct prediction *asked) {
   const struct view *view = views[s->view];
   char title[160];
   snprintf(title, sizeof title, "%d %s: %s", (int)s->view + 1, view->name, view->title);
   cells_rule(cells, area, 0, title);
-  view->draw(cells, area_rows(area, 1, area.rows - 1), s, look);
+  struct area room = area_rows(area, 1, area.rows - 1);
+  if (prediction_covers(asked, s->view))
+    draw_absent(cells, room, "hidden while the question is open", "it would show the answer");
+  else
+    view->draw(cells, room, s, look);
 }
 
 void screen_draw(struct cells *cells, const struct state *s, struct look *look, const char *trace_name) {
@@ -190,25 +230,30 @@ void screen_draw(struct cells *cells, const struct state *s, struct look *look, 
     return;
   }
   const struct look_run *run = look_run(look, s->run);
-  draw_title(cells, area, s, run, trace_name);
+  struct prediction asked;
+  prediction_open(s, look, &asked);
+  draw_title(cells, area, s, run, trace_name, &asked);
   draw_status(cells, area, s);
-  draw_message(cells, area, s);
+  if (s->mode == INPUT_PREDICT)
+    predict_draw(cells, area, s, look);
+  else
+    draw_message(cells, area, s);
   if (s->mode == INPUT_HELP) {
     struct area body = area_rows(area, 1, area.rows - 3);
     cells_rule(cells, body, 0, "help: every key");
     draw_help(cells, area_rows(body, 1, body.rows - 1), s->help_top);
     return;
   }
-  struct area body = area_rows(area, 5, area.rows - 7);
+  struct area body = area_rows(area, 5, area.rows - 6 - message_lines(s, area.columns));
   if (!run || run->steps == 0) {
     draw_absent(cells, body, "there is no step in this trace yet", "the screen follows it as it grows; q quits");
     return;
   }
-  draw_tokens(cells, area, s, look, run->steps);
+  draw_tokens(cells, area, s, look, run->steps, &asked);
   const struct look_step *step = look_step(look, s->run, s->step);
   if (step) {
-    draw_rule_words(cells, area, s, step);
-    draw_slots(cells, area, s, step);
+    draw_rule_words(cells, area, s, step, &asked);
+    draw_slots(cells, area, s, step, &asked);
   }
-  draw_view(cells, body, s, look);
+  draw_view(cells, body, s, look, &asked);
 }
