@@ -232,10 +232,15 @@ static void a_faulty_run_is_asked_for_what_is_right(void **unused) {
   draw(24, 80);
   assert_true(shows("; this run used 11")); /* on two lines: it is longer than one */
   assert_true(shows("[1 of 1 right]"));
+  draw(15, 60); /* the smallest screen has it whole, too */
+  assert_true(shows("right: t = 10: the cache holds 10 rows"));
+  assert_true(shows("[1 of 1 right]"));
   stand(2, 9, KVS_LOGITS);
   answer("11");
   assert_non_null(strstr(drive.state.message, "wrong: t = 10"));
   assert_non_null(strstr(drive.state.message, "you said 11, the length after it; this run used 11"));
+  draw(15, 60); /* three lines */
+  assert_true(shows("wrong: t = 10") && shows("you said 11") && shows("[1 of 2 right]"));
   stand(3, 9, KVS_LOGITS);
   answer("0");
   assert_non_null(strstr(drive.state.message, "you said 0, as if the cache were empty; this run used 0"));
@@ -439,6 +444,7 @@ static void only_the_answer_is_hidden(void **unused) {
                                       "read before the append = 9",
                                       "length 9 → ?",
                                       "? weights, sum 1.000",
+                                      "slot 9 new",
                                       "predict  which t",
                                       "logits  next: o",
                                       "i = 0..9"};
@@ -449,6 +455,7 @@ static void only_the_answer_is_hidden(void **unused) {
   assert_true(shows("step 16/?"));
   draw(15, 60);
   assert_true(shows("predict  which t"));
+  assert_true(shows("Escape skip and show"));
   draw(3, 10); /* too small for anything */
 }
 

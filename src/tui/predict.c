@@ -82,7 +82,8 @@ void prediction_open(const struct state *s, struct look *look, struct prediction
 
 /* ---- judging -------------------------------------------------------------------------------------------------------- */
 
-void prediction_tell(const struct prediction *p, char *text, size_t size) {
+/* The right answer and its reason. */
+static void tell(const struct prediction *p, char *text, size_t size) {
   switch (p->kind) {
   case PREDICT_POSITION:
     snprintf(text, size, "t = %d: the cache holds %d row%s before this append", p->P, p->P, p->P == 1 ? "" : "s");
@@ -121,7 +122,7 @@ static const char *mistake(const struct prediction *p, int given) {
 
 bool prediction_judge(const struct prediction *p, int given, char *text, size_t size) {
   char reason[128], said[96] = "", run[48] = "";
-  prediction_tell(p, reason, sizeof reason);
+  tell(p, reason, sizeof reason);
   bool heaviest = p->kind == PREDICT_HEAVIEST, known = heaviest && given >= 0 && given < p->rows;
   bool equal = known && p->weights[given] >= p->weights[p->answer]; /* of two heaviest rows, either is right */
   bool right = given == p->answer || equal;
@@ -216,20 +217,19 @@ void predict_serve(struct state *s, struct look *look, enum request request) {
     state_say(s, false, "%s", p.absent);
     return;
   }
-  char text[LINE_SIZE - 64], number[16];
+  char text[LINE_SIZE - 64];
   bool right = false;
   if (request == REQUEST_JUDGE) {
     right = prediction_judge(&p, atoi(s->line), text, sizeof text);
     s->predicted++;
     s->predicted_right += right;
   } else {
-    /* Its own wording for a run that went another way is wanted here, too: what the rule says is not what is seen. */
-    prediction_judge(&p, p.answer, text, sizeof text);
+    prediction_judge(&p, p.answer, text, sizeof text); /* for what a faulty run has instead */
   }
-  snprintf(number, sizeof number, "%d", s->predicted_right);
   const char *verdict = request == REQUEST_SKIP ? "skipped" : right ? "right" : "wrong";
   show(s, &p);
-  state_say(s, request == REQUEST_JUDGE && !right, "%s: %s  [%s of %d right]", verdict, text, number, s->predicted);
+  state_say(s, request == REQUEST_JUDGE && !right, "%s: %s  [%d of %d right]", verdict, text, s->predicted_right,
+            s->predicted);
 }
 
 void predict_draw(struct cells *cells, struct area area, const struct state *s, struct look *look) {

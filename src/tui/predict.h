@@ -39,8 +39,6 @@ void prediction_open(const struct state *state, struct look *look, struct predic
 
 /* Whether `given` is right; `text` gets the reason in one line. */
 bool prediction_judge(const struct prediction *prediction, int given, char *text, size_t size);
-/* The right answer and its reason, when none was given. */
-void prediction_tell(const struct prediction *prediction, char *text, size_t size);
 
 /* A length, position or step as the screen may show it: "?" where it is the number that is asked for. `text` [16]. */
 const char *prediction_number(const struct prediction *prediction, int number, char *text);

@@ -7,6 +7,7 @@
 
 #define LEAST_ROWS 15
 #define LEAST_COLUMNS 60
+#define MESSAGE_LINES 3 /* that a long message takes at most */
 
 /* ---- the lines that are always there ------------------------------------------------------------------------------ */
 
@@ -78,7 +79,8 @@ static void draw_slots(struct cells *cells, struct area area, const struct state
   cells_put(cells, area, 3, 1, -1, ROLE_DIM, "cache");
   if (prediction_hides_slots(asked, s)) {
     cells_put(cells, area, 3, label, -1, ROLE_INPUT, "?");
-    return;
+    cells_putf(cells, area, 3, label + 2, -1, ROLE_DIM, "slot %d new", P);
+    return; /* nor where t points, since that is one of the slots */
   }
   if (first > 0) cells_put(cells, area, 3, label - 1, -1, ROLE_DIM, "…");
   for (int slot = first; slot <= P + 1; slot++) {
@@ -103,24 +105,33 @@ static void draw_slots(struct cells *cells, struct area area, const struct state
 
 /* ---- the lines at the bottom ------------------------------------------------------------------------------------------ */
 
-/* Lines that stand between the view and the status line: one, or what a question or a long message takes. */
-static int message_lines(const struct state *s, int columns) {
-  if (s->mode == INPUT_PREDICT) return PREDICT_LINES;
-  return s->mode == INPUT_KEYS && text_columns(s->message) > columns - 2 ? 2 : 1;
+/* How many bytes of the text go on one line: all, or up to the last blank that leaves it short enough. */
+static size_t line_length(const char *text, int columns) {
+  char line[LINE_SIZE];
+  snprintf(line, sizeof line, "%s", text);
+  for (char *blank; text_columns(line) > columns && (blank = strrchr(line, ' ')) && blank > line;) *blank = '\0';
+  return strlen(line);
 }
 
-/* A message that is too long for one line, broken at a blank. */
-static void draw_long_message(struct cells *cells, struct area area, const struct state *s, enum role role) {
-  char head[LINE_SIZE];
-  snprintf(head, sizeof head, "%s", s->message);
-  char *blank;
-  while ((blank = strrchr(head, ' ')) && blank > head) {
-    *blank = '\0';
-    if (text_columns(head) <= area.columns - 2) break;
+/* A message over as many lines as it needs, up to `lines`, the last of them just above the status line. Returns what it needs. */
+static int draw_wrapped(struct cells *cells, struct area area, enum role role, const char *text, int lines) {
+  int needed = 0;
+  while (*text && needed < MESSAGE_LINES) {
+    size_t length = line_length(text, area.columns - 2);
+    char line[LINE_SIZE];
+    snprintf(line, sizeof line, "%.*s", (int)length, text);
+    if (needed < lines) cells_put(cells, area, area.rows - 1 - lines + needed, 1, -1, role, line);
+    text += length + strspn(text + length, " ");
+    needed++;
   }
-  cells_put(cells, area, area.rows - 3, 1, -1, role, head);
-  cells_put(cells, area, area.rows - 2, 1, -1, role,
-            s->message + strlen(head) + strspn(s->message + strlen(head), " "));
+  return needed;
+}
+
+/* Lines that stand between the view and the status line: one, or what a question or a long message takes. */
+static int message_lines(struct cells *cells, struct area area, const struct state *s) {
+  if (s->mode == INPUT_PREDICT) return PREDICT_LINES;
+  int needed = s->mode == INPUT_KEYS ? draw_wrapped(cells, area, ROLE_MESSAGE, s->message, 0) : 0;
+  return needed > 1 ? needed : 1;
 }
 
 static void draw_message(struct cells *cells, struct area area, const struct state *s) {
@@ -136,10 +147,7 @@ static void draw_message(struct cells *cells, struct area area, const struct sta
     cells_mark(cells, area, row, 1 + at, 1, ATTR_REVERSE);
   } else if (*s->message) {
     enum role role = s->message_is_error ? ROLE_ERROR : ROLE_MESSAGE;
-    if (message_lines(s, area.columns) > 1)
-      draw_long_message(cells, area, s, role);
-    else
-      cells_put(cells, area, row, 1, -1, role, s->message);
+    draw_wrapped(cells, area, role, s->message, message_lines(cells, area, s));
   }
 }
 
@@ -158,6 +166,7 @@ static void draw_status(struct cells *cells, struct area area, const struct stat
                 {{ACTION_HELP, ACTION_NONE}, "help"},
                 {{ACTION_QUIT, ACTION_NONE}, "quit"}},
     typing[] = {{{ACTION_ACCEPT, ACTION_NONE}, "take it"}, {{ACTION_CANCEL, ACTION_NONE}, "leave"}},
+    predicting[] = {{{ACTION_ACCEPT, ACTION_NONE}, "take it"}, {{ACTION_CANCEL, ACTION_NONE}, "skip and show"}},
     help[] = {{{ACTION_ROW_DOWN, ACTION_ROW_UP}, "scroll"}, {{ACTION_CANCEL, ACTION_NONE}, "close"}};
   int row = area.rows - 1, at = 1;
   cells_put_field(cells, area, row, 0, area.columns, ROLE_STATUS, "");
@@ -166,9 +175,10 @@ static void draw_status(struct cells *cells, struct area area, const struct stat
     const enum action *actions = s->mode == INPUT_KEYS   ? normal[i].actions
                                  : s->mode == INPUT_HELP ? help[i].actions
                                                          : typing[i].actions;
-    const char *words = s->mode == INPUT_KEYS   ? normal[i].words
-                        : s->mode == INPUT_HELP ? help[i].words
-                                                : typing[i].words;
+    const char *words = s->mode == INPUT_KEYS      ? normal[i].words
+                        : s->mode == INPUT_HELP    ? help[i].words
+                        : s->mode == INPUT_PREDICT ? predicting[i].words
+                                                   : typing[i].words;
     char keys[64] = "";
     for (int k = 0; k < 2 && actions[k] != ACTION_NONE; k++) {
       const char *all = action_row(actions[k])->keys;
@@ -244,7 +254,7 @@ void screen_draw(struct cells *cells, const struct state *s, struct look *look, 
     draw_help(cells, area_rows(body, 1, body.rows - 1), s->help_top);
     return;
   }
-  struct area body = area_rows(area, 5, area.rows - 6 - message_lines(s, area.columns));
+  struct area body = area_rows(area, 5, area.rows - 6 - message_lines(cells, area, s));
   if (!run || run->steps == 0) {
     draw_absent(cells, body, "there is no step in this trace yet", "the screen follows it as it grows; q quits");
     return;
