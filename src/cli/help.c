@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/out.h"
 #include "kvstep/kvstep.h"
+#include "tui/action.h"
 
 void put_wrapped(const char *text, int column, int indent) {
   bool first = true;
@@ -127,6 +128,10 @@ static void put_troff(const char *text, size_t length) {
       fputs("\\-", stdout);
     else if (text[i] == '`')
       fputs("\\(ga", stdout);
+    else if (text[i] == '^')
+      fputs("\\(ha", stdout);
+    else if (text[i] == '~')
+      fputs("\\(ti", stdout);
     else {
       if (begins && (text[i] == '.' || text[i] == '\'')) fputs("\\&", stdout);
       putchar(text[i]);
@@ -182,6 +187,24 @@ static void troff_command(const struct command *command) {
   }
 }
 
+/* What the screen's keys do, from the same table as its help. */
+static void troff_keys(void) {
+  const char *group = "";
+  puts(".SH KEYS\nWhat the keys do in \\fBkvstep view\\fR. The name behind them does the same after a colon, and says\n"
+       "what a key does in a file for \\fB\\-\\-keys\\fR.");
+  for (int a = ACTION_NONE + 1; a < ACTION_COUNT; a++) {
+    const struct action_row *row = action_row((enum action)a);
+    if (strcmp(group, row->group) != 0) printf(".SS %s\n", group = row->group);
+    fputs(".TP\n\\fB", stdout);
+    troff_text(row->keys);
+    fputs("\\fR   \\fI", stdout);
+    troff_text(row->name);
+    fputs("\\fR\n", stdout);
+    troff_text(row->help);
+    putchar('\n');
+  }
+}
+
 static int run_man(const struct command *command, struct arguments *arguments) {
   int code = parse_options(command, arguments, NULL);
   if (code >= 0) return code;
@@ -194,8 +217,9 @@ static int run_man(const struct command *command, struct arguments *arguments) {
   for (int i = 0; command_at(i); i++) troff_command(command_at(i));
   puts(".SH OPTIONS\nEvery command has:");
   troff_options(common_options);
-  puts(".PP\nA list of numbers, as in \\fB\\-\\-layers\\fR, looks like 0,2\\-3.\n"
-       ".SH EXIT STATUS\n.TP\n0\nall went well\n.TP\n1\nbad input, or a fault was found\n.TP\n2\nwrong "
+  puts(".PP\nA list of numbers, as in \\fB\\-\\-layers\\fR, looks like 0,2\\-3.");
+  troff_keys();
+  puts(".SH EXIT STATUS\n.TP\n0\nall went well\n.TP\n1\nbad input, or a fault was found\n.TP\n2\nwrong "
        "usage\n.TP\n130\ninterrupted\n"
        ".SH ENVIRONMENT\n.TP\nNO_COLOR\nwhen it is not empty, nothing is coloured\n.TP\nKVSTEP_EXTENSION\n"
        "the loadable SQLite extension that \\fBkvstep sql\\fR loads into the sqlite3 shell\n.SH SEE ALSO\n.BR sqlite3 "

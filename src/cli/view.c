@@ -254,7 +254,9 @@ const struct command command_view = {
     .summary = "the screen: step through tokens, layers, heads and moments",
     .description =
         "Opens a trace on the whole terminal. Space goes from moment to moment, the arrows from token to token, Tab "
-        "from view to view; `?` shows every key, `q` leaves. A trace that is still being written is followed from "
+        "from view to view; `?` shows every key, and so does the manual's section KEYS (`kvstep man`); `p` asks for "
+        "the next number before "
+        "it is shown; `q` leaves. A trace that is still being written is followed from "
         "its end on (`G`).\n\n"
         "`kvstep` without a command opens the screen too, on a small model that is part of the program: a prompt is "
         "decoded three times, right and with two faults, into a temporary trace that is gone afterwards.\n\n"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "study/diverge.h"
+#include "tui/predict.h"
 #include "tui/view.h"
 
 static int known(int number) { return number > 0 ? number : 0; }
@@ -139,6 +140,8 @@ static void serve(struct drive *d) {
   if (request == REQUEST_SEARCH) search(d);
   if (request == REQUEST_DIFFERENCE) first_difference(d);
   if (request == REQUEST_SAVE_SCREEN) save_screen(d);
+  if (request == REQUEST_ASK || request == REQUEST_JUDGE || request == REQUEST_SKIP)
+    predict_serve(&d->state, d->look, request);
   settle(d);
 }
 
@@ -163,7 +166,7 @@ static void encode(unsigned c, char text[5]) {
 }
 
 void drive_action(struct drive *d, enum action action) {
-  if (action == ACTION_NONE) return;
+  if (action == ACTION_NONE && d->state.mode != INPUT_PREDICT) return; /* there, every other key gets a hint */
   state_update(&d->state, &d->limits, action);
   serve(d);
 }
@@ -176,7 +179,7 @@ void drive_command(struct drive *d, const char *line) {
 }
 
 void drive_key(struct drive *d, int key) {
-  bool typing = d->state.mode == INPUT_SEARCH || d->state.mode == INPUT_COMMAND;
+  bool typing = d->state.mode == INPUT_SEARCH || d->state.mode == INPUT_COMMAND || d->state.mode == INPUT_PREDICT;
   bool printable = key >= ' ' && key < KEYS_BASE && !(key >= 0x7F && key < 0xA0);
   if (!typing || !printable) {
     drive_action(d, action_for_key(key));

@@ -2,21 +2,23 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tui/predict.h"
 #include "tui/view.h"
 
 #define LEAST_ROWS 15
 #define LEAST_COLUMNS 60
+#define MESSAGE_LINES 3 /* that a long message takes at most */
 
 /* ---- the lines that are always there ------------------------------------------------------------------------------ */
 
 /* The dials matter most: where the line is narrow, the names give way. */
 static void draw_title(struct cells *cells, struct area area, const struct state *s, const struct look_run *run,
-                       const char *trace_name) {
-  char dials[160];
+                       const char *trace_name, const struct prediction *asked) {
+  char dials[160], last[16];
   bool fault = run && *run->fault && strcmp(run->fault, "none") != 0;
-  snprintf(dials, sizeof dials, "run %d%s%s  step %d/%d  layer %d/%d  head %d/%d ", s->run, fault ? " " : " correct",
-           fault ? run->fault : "", s->step, run ? run->steps - 1 : 0, s->layer, run ? run->n_layer - 1 : 0, s->head,
-           run ? run->n_head - 1 : 0);
+  snprintf(dials, sizeof dials, "run %d%s%s  step %d/%s  layer %d/%d  head %d/%d ", s->run, fault ? " " : " correct",
+           fault ? run->fault : "", s->step, prediction_number(asked, run ? run->steps - 1 : 0, last), s->layer,
+           run ? run->n_layer - 1 : 0, s->head, run ? run->n_head - 1 : 0);
   int left = area.columns - text_columns(dials);
   if (left > 8) cells_put(cells, area, 0, 1, -1, ROLE_TITLE, "kvstep");
   if (left > 14) cells_put_field(cells, area, 0, 9, left - 10, ROLE_TEXT, run ? run->model : trace_name);
@@ -24,7 +26,8 @@ static void draw_title(struct cells *cells, struct area area, const struct state
 }
 
 /* Tokens around the current one, each with its step; the current one stands out, and a line stands where the prompt ends. */
-static void draw_tokens(struct cells *cells, struct area area, const struct state *s, struct look *look, int steps) {
+static void draw_tokens(struct cells *cells, struct area area, const struct state *s, struct look *look, int steps,
+                        const struct prediction *asked) {
   const int field = 12;
   int count = (area.columns - 1) / field, first, last;
   window_of(steps, count, s->step, &first, &last);
@@ -32,7 +35,7 @@ static void draw_tokens(struct cells *cells, struct area area, const struct stat
     const struct look_step *t = look_step(look, s->run, step);
     if (!t) continue;
     char number[16], text[80];
-    snprintf(number, sizeof number, "%d", step);
+    prediction_label(asked, step, number);
     snprintf(text, sizeof text, "%s", t->text);
     int at = 1 + (step - first) * field, used = cells_put(cells, area, 1, at, 5, ROLE_DIM, number);
     enum role role = step == s->step ? ROLE_HERE : t->mode == KVS_PREFILL ? ROLE_DIM : ROLE_TOKEN;
@@ -42,8 +45,10 @@ static void draw_tokens(struct cells *cells, struct area area, const struct stat
 }
 
 /* The rule in words: what t is, or under a fault what was used instead. Copied before the next look. */
-static void draw_rule_words(struct cells *cells, struct area area, const struct state *s, const struct look_step *t) {
+static void draw_rule_words(struct cells *cells, struct area area, const struct state *s, const struct look_step *t,
+                            const struct prediction *asked) {
   int P = t->length_before;
+  char number[16];
   bool right = t->position == P;
   int at = 1 + cells_put(cells, area, 2, 1, -1, ROLE_TITLE, "rule") + 2;
   if (P == LOOK_NONE) {
@@ -51,29 +56,39 @@ static void draw_rule_words(struct cells *cells, struct area area, const struct 
   } else if (right) {
     at += cells_putf(cells, area, 2, at, -1, ROLE_RIGHT, "t = cache length read before the append = %d", P);
     char lengths[64];
-    snprintf(lengths, sizeof lengths, reached(s, KVS_APPEND) ? "append: length %d → %d " : "it still holds %d rows ", P,
-             t->length_after);
+    if (reached(s, KVS_APPEND))
+      snprintf(lengths, sizeof lengths, "append: length %d → %s ", P,
+               prediction_number(asked, t->length_after, number));
+    else
+      snprintf(lengths, sizeof lengths, "it still holds %d rows ", P);
     if (at + 2 + text_columns(lengths) <= area.columns)
       cells_put_right(cells, area, 2, area.columns, 40, reached(s, KVS_APPEND) ? ROLE_NEW : ROLE_DIM, lengths);
   } else if (t->position == LOOK_NONE) {
     cells_putf(cells, area, 2, at, -1, ROLE_WRONG, "WRONG: no position was added; wpe[%d] is right", P);
   } else {
+    prediction_number(asked, t->position, number);
     const char *how = t->position == P + 1 ? ", read after the append" : t->position == 0 ? ", started again at 0" : "";
     char words[128];
-    snprintf(words, sizeof words, "WRONG: t = %d%s: wpe[%d] used, wpe[%d] right", t->position, how, t->position, P);
+    snprintf(words, sizeof words, "WRONG: t = %s%s: wpe[%s] used, wpe[%d] right", number, how, number, P);
     if (at + text_columns(words) > area.columns) /* the numbers matter more than the reason */
-      snprintf(words, sizeof words, "WRONG: t = %d: wpe[%d] used, wpe[%d] right", t->position, t->position, P);
+      snprintf(words, sizeof words, "WRONG: t = %s: wpe[%s] used, wpe[%d] right", number, number, P);
     cells_put(cells, area, 2, at, -1, ROLE_WRONG, words);
   }
 }
 
 /* The cache as a line of slots, one for each row: filled, the one that is free or has just been filled, and below them where t points. */
-static void draw_slots(struct cells *cells, struct area area, const struct state *s, const struct look_step *t) {
+static void draw_slots(struct cells *cells, struct area area, const struct state *s, const struct look_step *t,
+                       const struct prediction *asked) {
   int P = t->length_before, label = 7, room = area.columns - label - 12;
   if (P == LOOK_NONE || room < 4) return;
   int first = P + 2 > room ? P + 2 - room : 0;
   bool appended = reached(s, KVS_APPEND);
   cells_put(cells, area, 3, 1, -1, ROLE_DIM, "cache");
+  if (prediction_hides_slots(asked, s)) {
+    cells_put(cells, area, 3, label, -1, ROLE_INPUT, "?");
+    cells_putf(cells, area, 3, label + 2, -1, ROLE_DIM, "slot %d new", P);
+    return; /* nor where t points, since that is one of the slots */
+  }
   if (first > 0) cells_put(cells, area, 3, label - 1, -1, ROLE_DIM, "…");
   for (int slot = first; slot <= P + 1; slot++) {
     int at = label + slot - first;
@@ -88,14 +103,43 @@ static void draw_slots(struct cells *cells, struct area area, const struct state
   if (t->position == LOOK_NONE) return;
   int at = t->position >= first ? label + t->position - first : label - 1;
   enum role role = t->position == P ? ROLE_RIGHT : ROLE_WRONG;
-  char pointer[32];
-  snprintf(pointer, sizeof pointer, "t = %d", t->position);
+  char pointer[32], number[16];
+  snprintf(pointer, sizeof pointer, "t = %s", prediction_number(asked, t->position, number));
   cells_put(cells, area, 4, at, 1, role, "↑");
   cells_put(cells, area, 4, at + 2 + text_columns(pointer) < area.columns ? at + 2 : at - 1 - text_columns(pointer), -1,
             role, pointer);
 }
 
 /* ---- the lines at the bottom ------------------------------------------------------------------------------------------ */
+
+/* How many bytes of the text go on one line: all, or up to the last blank that leaves it short enough. */
+static size_t line_length(const char *text, int columns) {
+  char line[LINE_SIZE];
+  snprintf(line, sizeof line, "%s", text);
+  for (char *blank; text_columns(line) > columns && (blank = strrchr(line, ' ')) && blank > line;) *blank = '\0';
+  return strlen(line);
+}
+
+/* A message over as many lines as it needs, up to `lines`, the last of them just above the status line. Returns what it needs. */
+static int draw_wrapped(struct cells *cells, struct area area, enum role role, const char *text, int lines) {
+  int needed = 0;
+  while (*text && needed < MESSAGE_LINES) {
+    size_t length = line_length(text, area.columns - 2);
+    char line[LINE_SIZE];
+    snprintf(line, sizeof line, "%.*s", (int)length, text);
+    if (needed < lines) cells_put(cells, area, area.rows - 1 - lines + needed, 1, -1, role, line);
+    text += length + strspn(text + length, " ");
+    needed++;
+  }
+  return needed;
+}
+
+/* Lines that stand between the view and the status line: one, or what a question or a long message takes. */
+static int message_lines(struct cells *cells, struct area area, const struct state *s) {
+  if (s->mode == INPUT_PREDICT) return PREDICT_LINES;
+  int needed = s->mode == INPUT_KEYS ? draw_wrapped(cells, area, ROLE_MESSAGE, s->message, 0) : 0;
+  return needed > 1 ? needed : 1;
+}
 
 static void draw_message(struct cells *cells, struct area area, const struct state *s) {
   int row = area.rows - 2;
@@ -109,7 +153,8 @@ static void draw_message(struct cells *cells, struct area area, const struct sta
     if (at >= used) cells_put(cells, area, row, 1 + at, 1, ROLE_INPUT, " ");
     cells_mark(cells, area, row, 1 + at, 1, ATTR_REVERSE);
   } else if (*s->message) {
-    cells_put(cells, area, row, 1, -1, s->message_is_error ? ROLE_ERROR : ROLE_MESSAGE, s->message);
+    enum role role = s->message_is_error ? ROLE_ERROR : ROLE_MESSAGE;
+    draw_wrapped(cells, area, role, s->message, message_lines(cells, area, s));
   }
 }
 
@@ -165,6 +210,9 @@ static void draw_status(struct cells *cells, struct area area, const struct stat
                             typing[] = {{{ACTION_ACCEPT, ACTION_NONE}, "take it"},
                                         {{ACTION_CANCEL, ACTION_NONE}, "leave"},
                                         {{ACTION_NONE, ACTION_NONE}, ""}},
+                            predicting[] = {{{ACTION_ACCEPT, ACTION_NONE}, "take it"},
+                                            {{ACTION_CANCEL, ACTION_NONE}, "skip and show"},
+                                            {{ACTION_NONE, ACTION_NONE}, ""}},
                             help[] = {{{ACTION_ROW_DOWN, ACTION_ROW_UP}, "scroll"},
                                       {{ACTION_CANCEL, ACTION_NONE}, "close"},
                                       {{ACTION_NONE, ACTION_NONE}, ""}};
@@ -174,7 +222,10 @@ static void draw_status(struct cells *cells, struct area area, const struct stat
     for (int i = 0, next = end - 14; i < 2 && next; i++) next = draw_entry(cells, area, next, end, &last[i]);
     end -= 16;
   }
-  const struct entry *entry = s->mode == INPUT_KEYS ? normal : s->mode == INPUT_HELP ? help : typing;
+  const struct entry *entry = s->mode == INPUT_KEYS      ? normal
+                              : s->mode == INPUT_HELP    ? help
+                              : s->mode == INPUT_PREDICT ? predicting
+                                                         : typing;
   for (; *entry->words && at; entry++) at = draw_entry(cells, area, at, end, entry);
 }
 
@@ -217,12 +268,17 @@ static void draw_too_small(struct cells *cells, struct area area) {
   cells_put(cells, area, 1, 0, -1, ROLE_TEXT, "make the window larger; q quits");
 }
 
-static void draw_view(struct cells *cells, struct area area, const struct state *s, struct look *look) {
+static void draw_view(struct cells *cells, struct area area, const struct state *s, struct look *look,
+                      const struct prediction *asked) {
   const struct view *view = views[s->view];
   char title[160];
   snprintf(title, sizeof title, "%d %s: %s", (int)s->view + 1, view->name, view->title);
   cells_rule(cells, area, 0, title);
-  view->draw(cells, area_rows(area, 1, area.rows - 1), s, look);
+  struct area room = area_rows(area, 1, area.rows - 1);
+  if (prediction_covers(asked, s->view))
+    draw_absent(cells, room, "hidden while the question is open", "it would show the answer");
+  else
+    view->draw(cells, room, s, look);
 }
 
 void screen_draw(struct cells *cells, const struct state *s, struct look *look, const char *trace_name) {
@@ -233,9 +289,14 @@ void screen_draw(struct cells *cells, const struct state *s, struct look *look, 
     return;
   }
   const struct look_run *run = look_run(look, s->run);
-  draw_title(cells, area, s, run, trace_name);
+  struct prediction asked;
+  prediction_open(s, look, &asked);
+  draw_title(cells, area, s, run, trace_name, &asked);
   draw_status(cells, area, s);
-  draw_message(cells, area, s);
+  if (s->mode == INPUT_PREDICT)
+    predict_draw(cells, area, s, look);
+  else
+    draw_message(cells, area, s);
   if (s->mode == INPUT_HELP) {
     struct area body = area_rows(area, 1, area.rows - 3);
     cells_rule(cells, body, 0, "help: every key");
@@ -244,16 +305,16 @@ void screen_draw(struct cells *cells, const struct state *s, struct look *look, 
     if (s->help_top < last) cells_put_right(cells, area, area.rows - 2, area.columns - 1, -1, ROLE_DIM, "↓ more");
     return;
   }
-  struct area body = area_rows(area, 5, area.rows - 7);
+  struct area body = area_rows(area, 5, area.rows - 6 - message_lines(cells, area, s));
   if (!run || run->steps == 0) {
     draw_absent(cells, body, "there is no step in this trace yet", "the screen follows it as it grows; q quits");
     return;
   }
-  draw_tokens(cells, area, s, look, run->steps);
+  draw_tokens(cells, area, s, look, run->steps, &asked);
   const struct look_step *step = look_step(look, s->run, s->step);
   if (step) {
-    draw_rule_words(cells, area, s, step);
-    draw_slots(cells, area, s, step);
+    draw_rule_words(cells, area, s, step, &asked);
+    draw_slots(cells, area, s, step, &asked);
   }
-  draw_view(cells, body, s, look);
+  draw_view(cells, body, s, look, &asked);
 }

@@ -258,7 +258,32 @@ static void edit_action(struct state *s, const struct limits *limits, enum actio
   }
 }
 
+/* A prediction takes a number and nothing else, so that no dial moves under the question. */
+static void predict_hint(struct state *s) { state_say(s, true, "only digits, Backspace, Enter and Escape here"); }
+
+#define PREDICT_DIGITS 9 /* any number of them fits an int */
+
+static void predict_action(struct state *s, enum action action) {
+  if (action == ACTION_ACCEPT && *s->line)
+    s->request = REQUEST_JUDGE;
+  else if (action == ACTION_CANCEL)
+    s->request = REQUEST_SKIP;
+  else if (action == ACTION_PREVIOUS_MOMENT && s->cursor > 0) /* Backspace; the letters are typed, not done */
+    erase(s, s->cursor - 1, s->cursor);
+  else if (action == ACTION_ACCEPT)
+    state_say(s, true, "a number first; Escape skips and shows it");
+  else if (action != ACTION_PREVIOUS_MOMENT)
+    predict_hint(s);
+}
+
 void state_type(struct state *s, const char *character) {
+  if (s->mode == INPUT_PREDICT) {
+    s->message[0] = '\0';
+    if (*character < '0' || *character > '9' || s->cursor >= PREDICT_DIGITS) {
+      predict_hint(s);
+      return;
+    }
+  }
   size_t length = strlen(character), used = strlen(s->line);
   if (used + length >= sizeof s->line || (unsigned char)character[0] < 0x20) return;
   memmove(s->line + s->cursor + length, s->line + s->cursor, used - (size_t)s->cursor + 1);
@@ -401,6 +426,9 @@ static void other_action(struct state *s, enum action action) {
   case ACTION_CANCEL:
     s->playing = false;
     break;
+  case ACTION_PREDICT:
+    s->request = REQUEST_ASK;
+    break;
   case ACTION_QUIT:
     s->quit = true;
     break;
@@ -415,6 +443,8 @@ void state_update(struct state *s, const struct limits *limits, enum action acti
     other_action(s, action);
   } else if (s->mode == INPUT_HELP) {
     help_action(s, limits, action);
+  } else if (s->mode == INPUT_PREDICT) {
+    predict_action(s, action);
   } else if (s->mode != INPUT_KEYS) {
     edit_action(s, limits, action);
   } else {

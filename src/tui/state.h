@@ -50,6 +50,8 @@ struct state {
   char search[LINE_SIZE];
   int help_top; /* first line of the help that is shown */
 
+  int predicted, predicted_right; /* numbers asked for and answered; those skipped do not count */
+
   char message[LINE_SIZE];
   bool message_is_error;
   bool quit;
@@ -60,6 +62,9 @@ struct state {
     REQUEST_SEARCH,      /* from step, direction in request_direction, for search */
     REQUEST_DIFFERENCE,  /* the first step that differs from run request_number */
     REQUEST_SAVE_SCREEN, /* to the path in request_text */
+    REQUEST_ASK,         /* the next number, instead of showing it */
+    REQUEST_JUDGE,       /* the number in line */
+    REQUEST_SKIP,        /* show what was asked for */
     REQUEST_SUSPEND,
     REQUEST_REDRAW
   } request;
@@ -72,7 +77,7 @@ void state_init(struct state *state, const struct limits *limits);
 /* Applies an action. Pure: the same state, limits and action give the same state. */
 void state_update(struct state *state, const struct limits *limits, enum action action);
 
-/* A character typed in INPUT_SEARCH or INPUT_COMMAND, UTF-8, 1 to 4 bytes and NUL. */
+/* A character typed in INPUT_SEARCH, INPUT_COMMAND or (digits only) INPUT_PREDICT, UTF-8, 1 to 4 bytes and NUL. */
 void state_type(struct state *state, const char *character);
 
 /* Runs a command line as typed after ':', such as "step 7", "head 2", "save-screen out.svg", "quit". */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tui/predict.h"
 #include "tui/view.h"
 
 /* Columns of the moments' pane, on a narrow screen and on others. */
@@ -28,6 +29,9 @@ static void moment_words(char *text, size_t size, kvs_phase phase, const struct 
                          const struct look_run *run, const struct look_head *head, struct look *look,
                          const struct state *s, const char *root) {
   int P = t->length_before, rows = head ? head->rows : P + 1;
+  char number[16];
+  struct prediction asked;
+  prediction_open(s, look, &asked);
   switch (phase) {
   case KVS_READ_LENGTH:
     if (t->position == P || t->position == LOOK_NONE)
@@ -39,13 +43,13 @@ static void moment_words(char *text, size_t size, kvs_phase phase, const struct 
     if (t->position == LOOK_NONE)
       snprintf(text, size, "x = wte[%d], no position", t->token);
     else
-      snprintf(text, size, "x = wte[%d] + wpe[%d]", t->token, t->position);
+      snprintf(text, size, "x = wte[%d] + wpe[%s]", t->token, prediction_number(&asked, t->position, number));
     break;
   case KVS_PROJECT:
     snprintf(text, size, "q, k, v of this token only");
     break;
   case KVS_APPEND:
-    snprintf(text, size, "row %d ← k, v   length %d → %d", P, P, t->length_after);
+    snprintf(text, size, "row %d ← k, v   length %d → %s", P, P, prediction_number(&asked, t->length_after, number));
     break;
   case KVS_SCORE:
     snprintf(text, size, "q·K[i]/%s%d, i = 0..%d", root, run->head_dim, rows - 1);
@@ -53,7 +57,8 @@ static void moment_words(char *text, size_t size, kvs_phase phase, const struct 
   case KVS_SOFTMAX: {
     double sum = 0;
     for (int i = 0; head && head->weights && i < rows; i++) sum += (double)head->weights[i];
-    snprintf(text, size, "%d weights, sum %.3f, %s", rows, sum, t->mode == KVS_PREFILL ? "causal mask" : "no mask");
+    snprintf(text, size, "%s weights, sum %.3f, %s", prediction_number(&asked, rows, number), sum,
+             t->mode == KVS_PREFILL ? "causal mask" : "no mask");
     break;
   }
   case KVS_MIX:
@@ -167,7 +172,11 @@ static void draw_row(struct cells *cells, struct area area, int line, int row, c
   if (table.graphs > 0) draw_row_graphs(cells, area, line, row, table.graphs, role, s, look, run);
   int at = table.numbers;
   char number[24];
-  if (head && head->scores && row < head->rows && reached(s, KVS_SCORE)) {
+  struct prediction asked;
+  prediction_open(s, look, &asked);
+  if (prediction_hides_scores(&asked)) {
+    cells_put(cells, area, line, at + 6, 1, ROLE_INPUT, "?");
+  } else if (head && head->scores && row < head->rows && reached(s, KVS_SCORE)) {
     number_text((double)head->scores[row], 7, number);
     cells_put(cells, area, line, at, 7, s->moment == KVS_SCORE ? ROLE_NEW : ROLE_TEXT, number);
   }
