@@ -92,57 +92,93 @@ static void draw_slots(struct cells *cells, struct area area, const struct state
 
 /* ---- the lines at the bottom ------------------------------------------------------------------------------------------ */
 
-static void draw_message(struct cells *cells, struct area area, const struct state *s) {
-  int row = area.rows - 2;
-  if (s->mode == INPUT_SEARCH || s->mode == INPUT_COMMAND) {
-    const char *mark = s->mode == INPUT_SEARCH ? "/" : ":";
-    cells_put(cells, area, row, 0, -1, ROLE_INPUT, mark);
-    int used = cells_put(cells, area, row, 1, -1, ROLE_INPUT, s->line);
-    char until[LINE_SIZE];
-    snprintf(until, sizeof until, "%.*s", s->cursor, s->line);
-    int at = text_columns(until);
-    if (at >= used) cells_put(cells, area, row, 1 + at, 1, ROLE_INPUT, " ");
-    cells_mark(cells, area, row, 1 + at, 1, ATTR_REVERSE);
-  } else if (*s->message) {
-    cells_put(cells, area, row, 1, -1, s->message_is_error ? ROLE_ERROR : ROLE_MESSAGE, s->message);
+/* The line that is being typed, scrolled so far that the cursor is seen; the cursor's place stands reversed. */
+static void draw_input(struct cells *cells, struct area area, const struct state *s, const char *mark) {
+  int row = area.rows - 2, start = 0;
+  char until[LINE_SIZE];
+  for (;;) {
+    snprintf(until, sizeof until, "%.*s", s->cursor - start, s->line + start);
+    if (text_columns(until) <= area.columns - 3) break;
+    do start++;
+    while (((unsigned char)s->line[start] & 0xC0) == 0x80);
   }
+  int at = 1 + text_columns(until);
+  cells_put(cells, area, row, 0, -1, ROLE_INPUT, start ? "…" : mark);
+  int used = cells_put(cells, area, row, 1, -1, ROLE_INPUT, s->line + start);
+  if (at >= 1 + used) cells_put(cells, area, row, at, 1, ROLE_INPUT, " ");
+  cells_mark(cells, area, row, at, 1, ATTR_REVERSE);
 }
 
-/* What the keys do now, by the table's own keys: the first of each action. */
+static void draw_message(struct cells *cells, struct area area, const struct state *s) {
+  int row = area.rows - 2;
+  if (s->mode == INPUT_SEARCH || s->mode == INPUT_COMMAND || s->mode == INPUT_SQL)
+    draw_input(cells, area, s, s->mode == INPUT_SEARCH ? "/" : s->mode == INPUT_COMMAND ? ":" : ";");
+  else if (*s->message)
+    cells_put(cells, area, row, 1, -1, s->message_is_error ? ROLE_ERROR : ROLE_MESSAGE, s->message);
+}
+
+/* While a question is typed its line is taken: what is said, such as the words to choose from, stands above it. */
+static void draw_said_above(struct cells *cells, struct area area, const struct state *s) {
+  if (s->mode != INPUT_SQL || !*s->message) return;
+  cells_put_field(cells, area, area.rows - 3, 0, area.columns, ROLE_MESSAGE, "");
+  cells_put_field(cells, area, area.rows - 3, 1, area.columns - 2, ROLE_MESSAGE, s->message);
+}
+
+/* What some keys do, in words for the status line. */
+struct hint {
+  enum action actions[2];
+  const char *words;
+};
+
+/* The hints for what the keys do now; ended by one without words. */
+static const struct hint *hints(const struct state *s) {
+  static const struct hint normal[] = {{{ACTION_NEXT_MOMENT, ACTION_NONE}, "next moment"},
+                                       {{ACTION_PREVIOUS_MOMENT, ACTION_NONE}, "back"},
+                                       {{ACTION_PREVIOUS_STEP, ACTION_NEXT_STEP}, "token"},
+                                       {{ACTION_PREVIOUS_LAYER, ACTION_NEXT_LAYER}, "layer"},
+                                       {{ACTION_PREVIOUS_HEAD, ACTION_NEXT_HEAD}, "head"},
+                                       {{ACTION_NEXT_RUN, ACTION_NONE}, "run"},
+                                       {{ACTION_VIEW_NEXT, ACTION_NONE}, "view"},
+                                       {{ACTION_HELP, ACTION_NONE}, "help"},
+                                       {{ACTION_QUIT, ACTION_NONE}, "quit"},
+                                       {{ACTION_NONE}, NULL}},
+                           typing[] = {{{ACTION_ACCEPT, ACTION_NONE}, "take it"},
+                                       {{ACTION_CANCEL, ACTION_NONE}, "leave"},
+                                       {{ACTION_NONE}, NULL}},
+                           asking[] = {{{ACTION_ACCEPT, ACTION_NONE}, "ask"},
+                                       {{ACTION_VIEW_NEXT, ACTION_NONE}, "complete"},
+                                       {{ACTION_ROW_UP, ACTION_ROW_DOWN}, "earlier questions"},
+                                       {{ACTION_CANCEL, ACTION_NONE}, "leave"},
+                                       {{ACTION_NONE}, NULL}},
+                           answer[] = {{{ACTION_SQL, ACTION_NONE}, "ask"},
+                                       {{ACTION_ROW_UP, ACTION_ROW_DOWN}, "row"},
+                                       {{ACTION_PREVIOUS_STEP, ACTION_NEXT_STEP}, "column"},
+                                       {{ACTION_SORT, ACTION_NONE}, "sort"},
+                                       {{ACTION_ACCEPT, ACTION_NONE}, "go there"},
+                                       {{ACTION_HELP, ACTION_NONE}, "help"},
+                                       {{ACTION_QUIT, ACTION_NONE}, "quit"},
+                                       {{ACTION_NONE}, NULL}},
+                           help[] = {{{ACTION_ROW_DOWN, ACTION_ROW_UP}, "scroll"},
+                                     {{ACTION_CANCEL, ACTION_NONE}, "close"},
+                                     {{ACTION_NONE}, NULL}};
+  if (s->mode == INPUT_KEYS) return s->view == VIEW_SQL ? answer : normal;
+  return s->mode == INPUT_HELP ? help : s->mode == INPUT_SQL ? asking : typing;
+}
+
+/* By the table's own keys: the first of each action. */
 static void draw_status(struct cells *cells, struct area area, const struct state *s) {
-  static const struct {
-    enum action actions[2];
-    const char *words;
-  } normal[] = {{{ACTION_NEXT_MOMENT, ACTION_NONE}, "next moment"},
-                {{ACTION_PREVIOUS_MOMENT, ACTION_NONE}, "back"},
-                {{ACTION_PREVIOUS_STEP, ACTION_NEXT_STEP}, "token"},
-                {{ACTION_PREVIOUS_LAYER, ACTION_NEXT_LAYER}, "layer"},
-                {{ACTION_PREVIOUS_HEAD, ACTION_NEXT_HEAD}, "head"},
-                {{ACTION_NEXT_RUN, ACTION_NONE}, "run"},
-                {{ACTION_VIEW_NEXT, ACTION_NONE}, "view"},
-                {{ACTION_HELP, ACTION_NONE}, "help"},
-                {{ACTION_QUIT, ACTION_NONE}, "quit"}},
-    typing[] = {{{ACTION_ACCEPT, ACTION_NONE}, "take it"}, {{ACTION_CANCEL, ACTION_NONE}, "leave"}},
-    help[] = {{{ACTION_ROW_DOWN, ACTION_ROW_UP}, "scroll"}, {{ACTION_CANCEL, ACTION_NONE}, "close"}};
   int row = area.rows - 1, at = 1;
   cells_put_field(cells, area, row, 0, area.columns, ROLE_STATUS, "");
-  const size_t count = s->mode == INPUT_KEYS ? sizeof normal / sizeof *normal : 2;
-  for (size_t i = 0; i < count; i++) {
-    const enum action *actions = s->mode == INPUT_KEYS   ? normal[i].actions
-                                 : s->mode == INPUT_HELP ? help[i].actions
-                                                         : typing[i].actions;
-    const char *words = s->mode == INPUT_KEYS   ? normal[i].words
-                        : s->mode == INPUT_HELP ? help[i].words
-                                                : typing[i].words;
+  for (const struct hint *hint = hints(s); hint->words; hint++) {
     char keys[64] = "";
-    for (int k = 0; k < 2 && actions[k] != ACTION_NONE; k++) {
-      const char *all = action_row(actions[k])->keys;
+    for (int k = 0; k < 2 && hint->actions[k] != ACTION_NONE; k++) {
+      const char *all = action_row(hint->actions[k])->keys;
       size_t used = strlen(keys);
       snprintf(keys + used, sizeof keys - used, "%s%.*s", k ? " " : "", (int)strcspn(all, " "), all);
     }
-    if (at + text_columns(keys) + 1 + text_columns(words) + 2 > area.columns) break;
+    if (at + text_columns(keys) + 1 + text_columns(hint->words) + 2 > area.columns) break;
     at += cells_put(cells, area, row, at, -1, ROLE_KEY, keys) + 1;
-    at += cells_put(cells, area, row, at, -1, ROLE_STATUS, words) + 2;
+    at += cells_put(cells, area, row, at, -1, ROLE_STATUS, hint->words) + 2;
   }
 }
 
@@ -211,4 +247,5 @@ void screen_draw(struct cells *cells, const struct state *s, struct look *look, 
     draw_slots(cells, area, s, step);
   }
   draw_view(cells, body, s, look);
+  draw_said_above(cells, area, s);
 }
