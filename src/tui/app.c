@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "tui/drive.h"
+#include "tui/sql_panel.h"
 #include "tui/term.h"
 
 /* How often a trace that may be growing is looked at, in seconds. */
@@ -12,10 +13,19 @@
 /* Keys that are taken before the screen is drawn again: a held key must not leave the screen behind, nor freeze it. */
 #define KEYS_AT_ONCE 32
 
+/* While a question in SQL is answered: how often the keys are looked at, and when it is said that this takes a while. */
+#define POLL_EVERY 0.03
+#define SAY_AFTER 0.4
+
 struct app {
   struct drive drive;
   double played, looked; /* when, last */
   bool dirty;
+
+  double asked, polled; /* when the key came that may have asked a question; when keys were looked at since */
+  bool said;
+  int kept[64]; /* keys that came meanwhile; more are lost, they were pasted */
+  int keeping;
 };
 
 static double now(void) {
@@ -24,17 +34,17 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Where the terminal's own cursor belongs: behind what is typed, on the line above the last. */
+/* Where the terminal's own cursor belongs: in what is typed, on the line above the last, where the screen has marked it. */
 static void input_place(const struct drive *d, int *row, int *column) {
-  const struct state *s = &d->state;
   *row = *column = -1;
-  if (s->mode != INPUT_SEARCH && s->mode != INPUT_COMMAND) return;
-  char until[LINE_SIZE];
-  int length = s->cursor < LINE_SIZE ? s->cursor : LINE_SIZE - 1;
-  for (int i = 0; i < length; i++) until[i] = s->line[i];
-  until[length] = '\0';
-  *row = d->cells.rows - 2;
-  *column = 1 + text_columns(until);
+  if (d->state.mode == INPUT_KEYS || d->state.mode == INPUT_HELP) return;
+  for (int c = 0; c < d->cells.columns; c++) {
+    const struct cell *cell = cells_at(&d->cells, d->cells.rows - 2, c);
+    if (!cell || !(cell->attributes & ATTR_REVERSE)) continue;
+    *row = d->cells.rows - 2;
+    *column = c;
+    return;
+  }
 }
 
 static kvs_status draw(struct app *a, kvs_error *err) {
@@ -57,6 +67,36 @@ static int patience(const struct app *a) {
   return due <= at ? 0 : (int)((due - at) * 1000) + 1;
 }
 
+/* Asked while SQLite works: whether ^C or Escape has come. Other keys are kept for later. The trace cannot be read now, so
+ * the screen stays as it is but for one line. */
+static bool wants_to_stop(void *context) {
+  struct app *a = context;
+  double at = now();
+  if (at - a->polled < POLL_EVERY) return false;
+  a->polled = at;
+  if (!a->said && at - a->asked > SAY_AFTER) {
+    struct cells *cells = &a->drive.cells;
+    cells_put_field(cells, cells_area(cells), cells->rows - 2, 0, cells->columns, ROLE_MESSAGE,
+                    " SQLite is still at it; ^C or Escape stops it");
+    term_put(cells, -1, -1);
+    a->said = true;
+  }
+  for (int key; (key = term_key(0)) != TERM_NOTHING;) {
+    if (key == TERM_GONE || action_for_key(key) == ACTION_CANCEL) return true;
+    if (a->keeping < (int)(sizeof a->kept / sizeof *a->kept)) a->kept[a->keeping++] = key;
+  }
+  return false;
+}
+
+/* The next key: one that was kept, or one from the terminal. */
+static int next_key(struct app *a, int timeout) {
+  if (a->keeping == 0) return term_key(timeout);
+  int key = a->kept[0];
+  a->keeping--;
+  for (int i = 0; i < a->keeping; i++) a->kept[i] = a->kept[i + 1];
+  return key;
+}
+
 static void serve_terminal(struct app *a) {
   enum request request = a->drive.state.request;
   a->drive.state.request = REQUEST_NONE;
@@ -67,6 +107,8 @@ static void serve_terminal(struct app *a) {
 static void take_key(struct app *a, int key) {
   bool played = a->drive.state.playing;
   a->dirty = true;
+  a->asked = now();
+  a->said = false;
   if (key == TERM_SUSPEND) {
     term_suspend();
   } else if (key != KEYS_RESIZE) {
@@ -94,9 +136,9 @@ static kvs_status loop(struct app *a, kvs_error *err) {
   while (!a->drive.state.quit) {
     kvs_status status = a->dirty ? draw(a, err) : KVS_OK;
     if (status != KVS_OK) return status;
-    int key = term_key(patience(a));
+    int key = next_key(a, patience(a));
     take_time(a);
-    for (int taken = 0; key != TERM_NOTHING; key = term_key(0)) {
+    for (int taken = 0; key != TERM_NOTHING; key = next_key(a, 0)) {
       if (key == TERM_GONE) return kvs_fail(err, KVS_ERR_IO, "the terminal has gone");
       take_key(a, key);
       if (a->drive.state.quit || ++taken == KEYS_AT_ONCE) break;
@@ -108,6 +150,10 @@ static kvs_status loop(struct app *a, kvs_error *err) {
 kvs_status app_run(struct look *look, const struct app_options *options, kvs_error *err) {
   struct app a = {.dirty = true, .looked = now()};
   kvs_status status = drive_init(&a.drive, look, options->name, options->start, err);
+  if (a.drive.sql) {
+    a.drive.sql->interrupted = wants_to_stop;
+    a.drive.sql->context = &a;
+  }
   a.drive.cells.ascii = options->ascii || !term_utf8();
   if (status == KVS_OK) status = term_open(options->depth, err);
   if (status == KVS_OK) status = loop(&a, err);

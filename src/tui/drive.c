@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "study/diverge.h"
 #include "tui/predict.h"
+#include "tui/sql_panel.h"
 #include "tui/view.h"
 
 static int known(int number) { return number > 0 ? number : 0; }
@@ -14,6 +16,9 @@ static int known(int number) { return number > 0 ? number : 0; }
 /* How far the dials go for the run and the step where they are. */
 static void read_limits(struct drive *d) {
   d->limits = (struct limits){.runs = known(look_runs(d->look)), .help_top = screen_help_last(d->cells.rows)};
+  bool examples = d->sql->outcome == SQL_NOTHING_ASKED;
+  d->limits.sql_rows = examples ? SQL_EXAMPLES : d->sql->rows;
+  d->limits.sql_columns = d->sql->columns;
   const struct look_run *run = look_run(d->look, d->state.run);
   if (!run) return;
   d->limits.steps = known(run->steps);
@@ -53,8 +58,11 @@ static void go_to_first_decode(struct drive *d) {
 
 kvs_status drive_init(struct drive *d, struct look *look, const char *name, const struct start *start, kvs_error *err) {
   *d = (struct drive){.look = look, .name = name};
+  d->sql = sql_panel_create(look_db(look));
+  if (!d->sql) return kvs_fail_memory(err, "opening the screen");
   read_limits(d);
   state_init(&d->state, &d->limits);
+  d->state.sql = d->sql;
   settle(d);
   const char *trouble = look_error(look);
   if (trouble) return kvs_fail(err, KVS_ERR_INPUT, "%s: %s", name, trouble);
@@ -67,7 +75,11 @@ kvs_status drive_init(struct drive *d, struct look *look, const char *name, cons
   return status;
 }
 
-void drive_free(struct drive *d) { cells_free(&d->cells); }
+void drive_free(struct drive *d) {
+  cells_free(&d->cells);
+  sql_panel_free(d->sql);
+  d->sql = NULL;
+}
 
 /* ---- requests ------------------------------------------------------------------------------------------------------- */
 
@@ -131,6 +143,87 @@ static void save_screen(struct drive *d) {
     state_say(s, true, "%.120s cannot be written: %s", path, strerror(errnum));
 }
 
+/* ---- questions in SQL ----------------------------------------------------------------------------------------------- */
+
+static void ask(struct drive *d, const char *query) {
+  sql_panel_ask(d->sql, query);
+  d->state.sql_row = d->state.sql_column = d->state.sql_sort = 0;
+}
+
+static void ask_example(struct drive *d) {
+  const struct state *s = &d->state;
+  char query[LINE_SIZE];
+  sql_example_query(s->sql_row, s->run, s->step, s->layer, s->head, query, sizeof query);
+  ask(d, query);
+}
+
+static void recall(struct drive *d) {
+  struct state *s = &d->state;
+  int at = s->sql_recalled + s->request_direction;
+  if (at < 0) return;
+  if (s->sql_recalled == 0) sql_panel_keep_draft(d->sql, s->line);
+  const char *line = sql_panel_recall(d->sql, at);
+  if (!line) {
+    state_say(s, false, at == 1 ? "no question was asked before" : "this is the first question");
+    return;
+  }
+  state_replace(s, 0, (int)strlen(s->line), line);
+  s->sql_recalled = at;
+}
+
+/* One word is put in; of several what they have in common, and they are named. */
+static void complete(struct drive *d) {
+  struct state *s = &d->state;
+  struct sql_words words;
+  sql_complete(d->sql->db, s->line, s->cursor, &words);
+  if (words.count == 0) state_say(s, false, "no table, column or word of SQL begins so");
+  if (words.count > 0) state_replace(s, words.from, s->cursor, words.common);
+  size_t used = 0;
+  for (int i = 0; words.count > 1 && i < words.count && used + SQL_WORD + 3 < sizeof s->message; i++)
+    used += (size_t)snprintf(s->message + used, sizeof s->message - used, "%s  ", words.word[i]);
+  if (used) s->message_is_error = false;
+  sql_words_free(&words);
+}
+
+/* Sets the dials that the row names. Run before step and step before row: each has the limits of those before it. */
+static void jump(struct drive *d) {
+  struct state *s = &d->state;
+  static const char *const names[] = {"run", "step", "layer", "head", "row"};
+  int *const dials[] = {&s->run, &s->step, &s->layer, &s->head, &s->row};
+  char where[160] = "";
+  for (int i = 0, number; i < 5; i++) {
+    if (!sql_panel_dial(d->sql, s->sql_row, names[i], &number)) continue;
+    if (i < 2) {
+      s->row = -1;
+      s->moment = KVS_LOGITS;
+      s->following = false;
+    }
+    int most = i == 4 ? d->limits.rows - 1 : number;
+    *dials[i] = number < 0 ? 0 : number < most ? number : most;
+    settle(d);
+    size_t used = strlen(where);
+    snprintf(where + used, sizeof where - used, "%s%s %d", used ? ", " : "", names[i], *dials[i]);
+  }
+  if (s->row == d->limits.rows - 1) s->row = -1; /* the new one, as when the row cursor comes to it */
+  if (!*where) {
+    state_say(s, true, "this row has no column run, step, layer, head or row to go to");
+    return;
+  }
+  s->view = VIEW_STEP;
+  state_say(s, false, "%s: from row %d of the answer; 9 shows it again", where, s->sql_row + 1);
+}
+
+static void serve_sql(struct drive *d, enum request request) {
+  struct state *s = &d->state;
+  if (request == REQUEST_SQL) ask(d, s->request_text);
+  if (request == REQUEST_SQL_EXAMPLE) ask_example(d);
+  if (request == REQUEST_SQL_RECALL) recall(d);
+  if (request == REQUEST_SQL_COMPLETE) complete(d);
+  if (request == REQUEST_SQL_JUMP) jump(d);
+  if (request == REQUEST_SQL_SORT && !sql_panel_sort(d->sql, abs(s->sql_sort) - 1, s->sql_sort < 0))
+    state_say(s, true, "out of memory while sorting");
+}
+
 /* Suspending and redrawing are left to whoever has the terminal. */
 static void serve(struct drive *d) {
   enum request request = d->state.request;
@@ -142,6 +235,7 @@ static void serve(struct drive *d) {
   if (request == REQUEST_SAVE_SCREEN) save_screen(d);
   if (request == REQUEST_ASK || request == REQUEST_JUDGE || request == REQUEST_SKIP)
     predict_serve(&d->state, d->look, request);
+  serve_sql(d, request);
   settle(d);
 }
 
@@ -179,7 +273,8 @@ void drive_command(struct drive *d, const char *line) {
 }
 
 void drive_key(struct drive *d, int key) {
-  bool typing = d->state.mode == INPUT_SEARCH || d->state.mode == INPUT_COMMAND || d->state.mode == INPUT_PREDICT;
+  enum input_mode mode = d->state.mode;
+  bool typing = mode == INPUT_SEARCH || mode == INPUT_COMMAND || mode == INPUT_SQL || mode == INPUT_PREDICT;
   bool printable = key >= ' ' && key < KEYS_BASE && !(key >= 0x7F && key < 0xA0);
   if (!typing || !printable) {
     drive_action(d, action_for_key(key));

@@ -11,12 +11,14 @@
 #include "tui/state.h"
 
 struct look;
+struct sql_panel;
 
 struct drive {
   struct state state;
   struct limits limits;
-  struct look *look; /* not owned */
-  const char *name;  /* of the trace, as shown */
+  struct look *look;     /* not owned */
+  struct sql_panel *sql; /* questions in SQL and the last answer; the state points to it for the views */
+  const char *name;      /* of the trace, as shown */
   struct cells cells;
 };
 

@@ -2,12 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tui/foot.h"
 #include "tui/predict.h"
 #include "tui/view.h"
 
 #define LEAST_ROWS 15
 #define LEAST_COLUMNS 60
-#define MESSAGE_LINES 3 /* that a long message takes at most */
 
 /* ---- the lines that are always there ------------------------------------------------------------------------------ */
 
@@ -110,125 +110,6 @@ static void draw_slots(struct cells *cells, struct area area, const struct state
             role, pointer);
 }
 
-/* ---- the lines at the bottom ------------------------------------------------------------------------------------------ */
-
-/* How many bytes of the text go on one line: all, or up to the last blank that leaves it short enough. */
-static size_t line_length(const char *text, int columns) {
-  char line[LINE_SIZE];
-  snprintf(line, sizeof line, "%s", text);
-  for (char *blank; text_columns(line) > columns && (blank = strrchr(line, ' ')) && blank > line;) *blank = '\0';
-  return strlen(line);
-}
-
-/* A message over as many lines as it needs, up to `lines`, the last of them just above the status line. Returns what it needs. */
-static int draw_wrapped(struct cells *cells, struct area area, enum role role, const char *text, int lines) {
-  int needed = 0;
-  while (*text && needed < MESSAGE_LINES) {
-    size_t length = line_length(text, area.columns - 2);
-    char line[LINE_SIZE];
-    snprintf(line, sizeof line, "%.*s", (int)length, text);
-    if (needed < lines) cells_put(cells, area, area.rows - 1 - lines + needed, 1, -1, role, line);
-    text += length + strspn(text + length, " ");
-    needed++;
-  }
-  return needed;
-}
-
-/* Lines that stand between the view and the status line: one, or what a question or a long message takes. */
-static int message_lines(struct cells *cells, struct area area, const struct state *s) {
-  if (s->mode == INPUT_PREDICT) return PREDICT_LINES;
-  int needed = s->mode == INPUT_KEYS ? draw_wrapped(cells, area, ROLE_MESSAGE, s->message, 0) : 0;
-  return needed > 1 ? needed : 1;
-}
-
-static void draw_message(struct cells *cells, struct area area, const struct state *s) {
-  int row = area.rows - 2;
-  if (s->mode == INPUT_SEARCH || s->mode == INPUT_COMMAND) {
-    const char *mark = s->mode == INPUT_SEARCH ? "/" : ":";
-    cells_put(cells, area, row, 0, -1, ROLE_INPUT, mark);
-    int used = cells_put(cells, area, row, 1, -1, ROLE_INPUT, s->line);
-    char until[LINE_SIZE];
-    snprintf(until, sizeof until, "%.*s", s->cursor, s->line);
-    int at = text_columns(until);
-    if (at >= used) cells_put(cells, area, row, 1 + at, 1, ROLE_INPUT, " ");
-    cells_mark(cells, area, row, 1 + at, 1, ATTR_REVERSE);
-  } else if (*s->message) {
-    enum role role = s->message_is_error ? ROLE_ERROR : ROLE_MESSAGE;
-    draw_wrapped(cells, area, role, s->message, message_lines(cells, area, s));
-  }
-}
-
-/* An entry of the status line: one key, or two that belong together. */
-struct entry {
-  enum action actions[2];
-  const char *words;
-};
-
-/* The first key of an action, by the table; an arrow key as its arrow. */
-static void first_key(enum action action, char *key, size_t size) {
-  static const char *const arrows[][2] = {{"Left", "←"}, {"Right", "→"}, {"Up", "↑"}, {"Down", "↓"}};
-  const char *all = action_row(action)->keys;
-  snprintf(key, size, "%.*s", (int)strcspn(all, " "), all);
-  for (size_t i = 0; i < sizeof arrows / sizeof *arrows; i++)
-    if (strcmp(key, arrows[i][0]) == 0) snprintf(key, size, "%s", arrows[i][1]);
-}
-
-/* Two keys of one column each stand together, as one. */
-static void entry_keys(const struct entry *entry, char *keys, size_t size) {
-  char one[24], two[24] = "";
-  first_key(entry->actions[0], one, sizeof one);
-  if (entry->actions[1] != ACTION_NONE) first_key(entry->actions[1], two, sizeof two);
-  bool joined = !*two || (text_columns(one) == 1 && text_columns(two) == 1);
-  snprintf(keys, size, joined ? "%s%s" : "%s %s", one, two);
-}
-
-/* Draws an entry at a column and returns where the next one begins; 0 if it does not fit in front of `end`. */
-static int draw_entry(struct cells *cells, struct area area, int at, int end, const struct entry *entry) {
-  char keys[64];
-  entry_keys(entry, keys, sizeof keys);
-  int width = text_columns(keys) + 1 + text_columns(entry->words);
-  if (at + width > end) return 0;
-  int row = area.rows - 1, used = cells_put(cells, area, row, at, -1, ROLE_KEY, keys);
-  cells_put(cells, area, row, at + used + 1, -1, ROLE_STATUS, entry->words);
-  return at + width + 2;
-}
-
-/* What the keys do now. Help and quit are always there, at the right end; the others come in order of need. */
-static void draw_status(struct cells *cells, struct area area, const struct state *s) {
-  static const struct entry normal[] = {{{ACTION_NEXT_MOMENT, ACTION_NONE}, "on"},
-                                        {{ACTION_PREVIOUS_MOMENT, ACTION_NONE}, "back"},
-                                        {{ACTION_PREVIOUS_STEP, ACTION_NEXT_STEP}, "token"},
-                                        {{ACTION_VIEW_NEXT, ACTION_NONE}, "view"},
-                                        {{ACTION_NEXT_RUN, ACTION_NONE}, "run"},
-                                        {{ACTION_PREVIOUS_LAYER, ACTION_NEXT_LAYER}, "layer"},
-                                        {{ACTION_PREVIOUS_HEAD, ACTION_NEXT_HEAD}, "head"},
-                                        {{ACTION_ROW_DOWN, ACTION_ROW_UP}, "row"},
-                                        {{ACTION_SEARCH, ACTION_NONE}, "search"},
-                                        {{ACTION_PLAY, ACTION_NONE}, "play"},
-                                        {{ACTION_NONE, ACTION_NONE}, ""}},
-                            last[] = {{{ACTION_HELP, ACTION_NONE}, "help"}, {{ACTION_QUIT, ACTION_NONE}, "quit"}},
-                            typing[] = {{{ACTION_ACCEPT, ACTION_NONE}, "take it"},
-                                        {{ACTION_CANCEL, ACTION_NONE}, "leave"},
-                                        {{ACTION_NONE, ACTION_NONE}, ""}},
-                            predicting[] = {{{ACTION_ACCEPT, ACTION_NONE}, "take it"},
-                                            {{ACTION_CANCEL, ACTION_NONE}, "skip and show"},
-                                            {{ACTION_NONE, ACTION_NONE}, ""}},
-                            help[] = {{{ACTION_ROW_DOWN, ACTION_ROW_UP}, "scroll"},
-                                      {{ACTION_CANCEL, ACTION_NONE}, "close"},
-                                      {{ACTION_NONE, ACTION_NONE}, ""}};
-  int at = 1, end = area.columns - 1;
-  cells_put_field(cells, area, area.rows - 1, 0, area.columns, ROLE_STATUS, "");
-  if (s->mode == INPUT_KEYS) {
-    for (int i = 0, next = end - 14; i < 2 && next; i++) next = draw_entry(cells, area, next, end, &last[i]);
-    end -= 16;
-  }
-  const struct entry *entry = s->mode == INPUT_KEYS      ? normal
-                              : s->mode == INPUT_HELP    ? help
-                              : s->mode == INPUT_PREDICT ? predicting
-                                                         : typing;
-  for (; *entry->words && at; entry++) at = draw_entry(cells, area, at, end, entry);
-}
-
 /* ---- help ------------------------------------------------------------------------------------------------------------- */
 
 /* The lines of the help, from the one table. Only those that are visible are drawn. */
@@ -292,11 +173,7 @@ void screen_draw(struct cells *cells, const struct state *s, struct look *look, 
   struct prediction asked;
   prediction_open(s, look, &asked);
   draw_title(cells, area, s, run, trace_name, &asked);
-  draw_status(cells, area, s);
-  if (s->mode == INPUT_PREDICT)
-    predict_draw(cells, area, s, look);
-  else
-    draw_message(cells, area, s);
+  foot_draw(cells, area, s, look);
   if (s->mode == INPUT_HELP) {
     struct area body = area_rows(area, 1, area.rows - 3);
     cells_rule(cells, body, 0, "help: every key");
@@ -305,7 +182,7 @@ void screen_draw(struct cells *cells, const struct state *s, struct look *look, 
     if (s->help_top < last) cells_put_right(cells, area, area.rows - 2, area.columns - 1, -1, ROLE_DIM, "↓ more");
     return;
   }
-  struct area body = area_rows(area, 5, area.rows - 6 - message_lines(cells, area, s));
+  struct area body = area_rows(area, 5, area.rows - 6 - foot_lines(cells, area, s));
   if (!run || run->steps == 0) {
     draw_absent(cells, body, "there is no step in this trace yet", "the screen follows it as it grows; q quits");
     return;
@@ -317,4 +194,5 @@ void screen_draw(struct cells *cells, const struct state *s, struct look *look, 
     draw_slots(cells, area, s, step, &asked);
   }
   draw_view(cells, body, s, look, &asked);
+  foot_draw_over(cells, area, s);
 }

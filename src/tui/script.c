@@ -40,8 +40,13 @@ static kvs_status play_command(struct drive *d, const char *line, const struct p
 static kvs_status play_line(struct drive *d, char *line, const struct place *at, kvs_error *err) {
   size_t length = strlen(line);
   while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) line[--length] = '\0';
-  bool typing = d->state.mode == INPUT_SEARCH || d->state.mode == INPUT_COMMAND;
+  bool typing = d->state.mode != INPUT_KEYS && d->state.mode != INPUT_HELP;
   if (line[0] == ':' && line[1] && !typing) return play_command(d, line + 1, at, err);
+  if (line[0] == ';' && line[1] && line[1] != ' ' && !typing) { /* a question, as it would be typed */
+    char command[LINE_SIZE];
+    snprintf(command, sizeof command, "sql %s", line + 1);
+    return play_command(d, command, at, err);
+  }
   kvs_status status = KVS_OK;
   for (char *word; status == KVS_OK && !d->state.quit && (word = strsep(&line, " \t"));) {
     if (*word == '#') break;

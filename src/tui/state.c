@@ -26,6 +26,8 @@ void state_clamp(struct state *s, const struct limits *limits) {
   s->layer = clamp(s->layer, 0, limits->layers - 1);
   s->head = clamp(s->head, 0, limits->heads - 1);
   if (s->row >= limits->rows) s->row = -1;
+  s->sql_row = clamp(s->sql_row, 0, limits->sql_rows - 1);
+  s->sql_column = clamp(s->sql_column, 0, limits->sql_columns - 1);
 }
 
 void state_say(struct state *s, bool error, const char *format, ...) {
@@ -196,9 +198,19 @@ static void begin_line(struct state *s, enum input_mode mode) {
   s->cursor = 0;
 }
 
+static void request_sql(struct state *s, const char *query) {
+  s->view = VIEW_SQL;
+  s->request = REQUEST_SQL;
+  snprintf(s->request_text, sizeof s->request_text, "%s", query);
+}
+
 static void accept_line(struct state *s, const struct limits *limits) {
   enum input_mode mode = s->mode;
   s->mode = INPUT_KEYS;
+  if (mode == INPUT_SQL) {
+    request_sql(s, s->line);
+    return;
+  }
   if (mode == INPUT_COMMAND) {
     state_command(s, limits, s->line);
     return;
@@ -221,9 +233,27 @@ static int after(const char *line, int at) {
   return at;
 }
 
+void state_replace(struct state *s, int from, int to, const char *text) {
+  size_t length = strlen(text), rest = strlen(s->line + to);
+  if ((size_t)from + length + rest >= sizeof s->line) return;
+  memmove(s->line + (size_t)from + length, s->line + to, rest + 1);
+  memcpy(s->line + from, text, length);
+  s->cursor = from + (int)length;
+}
+
 static void erase(struct state *s, int from, int to) {
   memmove(s->line + from, s->line + to, strlen(s->line + to) + 1);
   s->cursor = from;
+}
+
+/* What only a question in SQL has: earlier ones, and words of the schema. */
+static void edit_sql(struct state *s, enum action action) {
+  if (action == ACTION_VIEW_NEXT) { /* Tab */
+    s->request = REQUEST_SQL_COMPLETE;
+  } else if (action == ACTION_ROW_UP || action == ACTION_ROW_DOWN) {
+    s->request = REQUEST_SQL_RECALL;
+    s->request_direction = action == ACTION_ROW_UP ? 1 : -1;
+  }
 }
 
 /* Keys keep their editing meaning while a line is typed; the caller hands over their usual actions. */
@@ -254,6 +284,7 @@ static void edit_action(struct state *s, const struct limits *limits, enum actio
     s->cursor = (int)strlen(s->line);
     break;
   default:
+    if (s->mode == INPUT_SQL) edit_sql(s, action);
     break;
   }
 }
@@ -285,6 +316,7 @@ void state_type(struct state *s, const char *character) {
     }
   }
   size_t length = strlen(character), used = strlen(s->line);
+  s->message[0] = '\0'; /* what was said about the line as it was */
   if (used + length >= sizeof s->line || (unsigned char)character[0] < 0x20) return;
   memmove(s->line + s->cursor + length, s->line + s->cursor, used - (size_t)s->cursor + 1);
   memcpy(s->line + s->cursor, character, length);
@@ -343,6 +375,8 @@ void state_command(struct state *s, const struct limits *limits, const char *lin
     s->quit = true;
   } else if (strcmp(word, "help") == 0) {
     s->mode = INPUT_HELP;
+  } else if (strcmp(word, "sql") == 0 && *rest) {
+    request_sql(s, rest);
   } else if (strcmp(word, "save-screen") == 0) {
     if (!*rest) {
       state_say(s, true, "save-screen needs a file's name: .svg with colours, any other as text");
@@ -391,6 +425,49 @@ static void help_action(struct state *s, const struct limits *limits, enum actio
   s->help_top = clamp(s->help_top, 0, limits->help_top);
 }
 
+/* In the SQL view the keys that move by rows and steps move in the answer. False: the action means what it always does. */
+static bool sql_action(struct state *s, const struct limits *limits, enum action action) {
+  switch (action) {
+  case ACTION_ROW_DOWN:
+    s->sql_row++;
+    return true;
+  case ACTION_ROW_UP:
+    s->sql_row--;
+    return true;
+  case ACTION_STEPS_FORWARD:
+    s->sql_row += 10;
+    return true;
+  case ACTION_STEPS_BACK:
+    s->sql_row -= 10;
+    return true;
+  case ACTION_FIRST_STEP:
+    s->sql_row = 0;
+    return true;
+  case ACTION_LAST_STEP:
+    s->sql_row = limits->sql_rows - 1;
+    return true;
+  case ACTION_NEXT_STEP:
+    s->sql_column++;
+    return true;
+  case ACTION_PREVIOUS_STEP:
+    s->sql_column--;
+    return true;
+  case ACTION_SORT:
+    if (limits->sql_rows == 0 || limits->sql_columns == 0) {
+      state_say(s, true, "there are no rows to sort");
+      return true;
+    }
+    s->sql_sort = s->sql_sort == s->sql_column + 1 ? -s->sql_sort : s->sql_column + 1;
+    s->request = REQUEST_SQL_SORT;
+    return true;
+  case ACTION_ACCEPT:
+    if (limits->sql_rows > 0) s->request = limits->sql_columns > 0 ? REQUEST_SQL_JUMP : REQUEST_SQL_EXAMPLE;
+    return true;
+  default:
+    return false;
+  }
+}
+
 static void other_action(struct state *s, enum action action) {
   switch (action) {
   case ACTION_SEARCH:
@@ -409,6 +486,13 @@ static void other_action(struct state *s, enum action action) {
     }
     s->request = REQUEST_DIFFERENCE;
     s->request_number = s->other_run ? s->other_run : 1;
+    break;
+  case ACTION_SQL:
+    begin_line(s, INPUT_SQL);
+    s->sql_recalled = 0;
+    break;
+  case ACTION_SORT:
+    state_say(s, false, "s sorts the answer to a question in SQL: view 9");
     break;
   case ACTION_COMMAND:
     begin_line(s, INPUT_COMMAND);
@@ -447,7 +531,7 @@ void state_update(struct state *s, const struct limits *limits, enum action acti
     predict_action(s, action);
   } else if (s->mode != INPUT_KEYS) {
     edit_action(s, limits, action);
-  } else {
+  } else if (s->view != VIEW_SQL || !sql_action(s, limits, action)) {
     step_action(s, limits, action);
     dial_action(s, limits, action);
     other_action(s, action);

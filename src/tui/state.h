@@ -7,6 +7,8 @@
 #include "kvstep/engine.h"
 #include "tui/action.h"
 
+struct sql_panel;
+
 enum view_id {
   VIEW_STEP,
   VIEW_CACHE,
@@ -27,9 +29,10 @@ enum input_mode { INPUT_KEYS, INPUT_SEARCH, INPUT_COMMAND, INPUT_HELP, INPUT_SQL
 struct limits {
   int runs, steps, layers, heads, rows; /* rows: cache rows after the current step */
   int help_top;                         /* the last line of the help that can be the first one shown */
+  int sql_rows, sql_columns;            /* of the last answer; before the first one, the example questions and 0 */
 };
 
-#define LINE_SIZE 256
+#define LINE_SIZE 1024
 
 struct state {
   /* the dials */
@@ -45,12 +48,17 @@ struct state {
   bool following; /* stays on the last step of a trace that grows */
 
   enum input_mode mode;
-  char line[LINE_SIZE]; /* what is being typed after / or : */
+  char line[LINE_SIZE]; /* what is being typed after /, : or ; */
   int cursor;           /* byte offset in line */
   char search[LINE_SIZE];
   int help_top; /* first line of the help that is shown */
 
   int predicted, predicted_right; /* numbers asked for and answered; those skipped do not count */
+  /* the SQL view */
+  int sql_row, sql_column;     /* chosen in the answer, or among the examples */
+  int sql_sort;                /* column + 1 that it is sorted by, negative: the other way; 0: as it came */
+  int sql_recalled;            /* which earlier question is in the line; 0: none, 1: the newest */
+  const struct sql_panel *sql; /* the answer, for the view to draw; update does not look into it. NULL: none */
 
   char message[LINE_SIZE];
   bool message_is_error;
@@ -59,12 +67,18 @@ struct state {
   /* What the caller must do, since it needs the trace or the world outside; reset by the caller. */
   enum request {
     REQUEST_NONE,
-    REQUEST_SEARCH,      /* from step, direction in request_direction, for search */
-    REQUEST_DIFFERENCE,  /* the first step that differs from run request_number */
-    REQUEST_SAVE_SCREEN, /* to the path in request_text */
-    REQUEST_ASK,         /* the next number, instead of showing it */
-    REQUEST_JUDGE,       /* the number in line */
-    REQUEST_SKIP,        /* show what was asked for */
+    REQUEST_SEARCH,       /* from step, direction in request_direction, for search */
+    REQUEST_DIFFERENCE,   /* the first step that differs from run request_number */
+    REQUEST_SAVE_SCREEN,  /* to the path in request_text */
+    REQUEST_SQL,          /* ask request_text */
+    REQUEST_SQL_EXAMPLE,  /* ask the example sql_row */
+    REQUEST_SQL_RECALL,   /* request_direction 1: an earlier question into the line, −1: a later one */
+    REQUEST_SQL_COMPLETE, /* the word before the cursor */
+    REQUEST_SQL_SORT,     /* by sql_sort */
+    REQUEST_SQL_JUMP,     /* to where the row sql_row points */
+    REQUEST_ASK,          /* the next number, instead of showing it */
+    REQUEST_JUDGE,        /* the number in line */
+    REQUEST_SKIP,         /* show what was asked for */
     REQUEST_SUSPEND,
     REQUEST_REDRAW
   } request;
@@ -77,10 +91,13 @@ void state_init(struct state *state, const struct limits *limits);
 /* Applies an action. Pure: the same state, limits and action give the same state. */
 void state_update(struct state *state, const struct limits *limits, enum action action);
 
-/* A character typed in INPUT_SEARCH, INPUT_COMMAND or (digits only) INPUT_PREDICT, UTF-8, 1 to 4 bytes and NUL. */
+/* A character typed in INPUT_SEARCH, INPUT_COMMAND, INPUT_SQL or (digits only) INPUT_PREDICT, UTF-8, 1 to 4 bytes and NUL. */
 void state_type(struct state *state, const char *character);
 
-/* Runs a command line as typed after ':', such as "step 7", "head 2", "save-screen out.svg", "quit". */
+/* Puts a text in the place of bytes `from` … `to` of the line, the cursor behind it; nothing if it does not fit. */
+void state_replace(struct state *state, int from, int to, const char *text);
+
+/* Runs a command line as typed after ':', such as "step 7", "head 2", "sql SELECT 1", "save-screen out.svg", "quit". */
 void state_command(struct state *state, const struct limits *limits, const char *line);
 
 /* Puts the dials back within the limits (after the trace grew, or another run was chosen). */
