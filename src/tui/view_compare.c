@@ -203,7 +203,7 @@ static void draw_tops(struct cells *cells, struct area area, int line, const str
   bool both = sides[0].top != LOOK_NONE && sides[1].top != LOOK_NONE, same = sides[0].top == sides[1].top;
   for (int i = 0; i < 2; i++)
     cells_put_field(cells, area, line, c->top[i], c->width, both && !same ? ROLE_NEW : ROLE_TOKEN,
-                    sides[i].top == LOOK_NONE ? "–" : sides[i].top_text);
+                    *sides[i].top_text ? sides[i].top_text : "–");
   if (both) cells_put(cells, area, line, c->top[1] - 2, 1, same ? ROLE_DIM : ROLE_NEW, same ? "=" : "≠");
 }
 
@@ -219,7 +219,8 @@ static void draw_numbers(struct cells *cells, struct area area, int line, const 
   cells_put_right(cells, area, line, c->max_abs + 7, 7, role, text);
 }
 
-static void draw_step(struct cells *cells, struct area area, int line, const struct columns *c, const struct state *s,
+/* Returns whether its numbers are still to come. */
+static bool draw_step(struct cells *cells, struct area area, int line, const struct columns *c, const struct state *s,
                       struct look *look, const struct pair *p, int step, long *words) {
   struct side sides[2] = {side_of(look, p->a, step), side_of(look, p->b, step)};
   bool here = step == s->step, both = sides[0].there && sides[1].there, late = false;
@@ -229,6 +230,7 @@ static void draw_step(struct cells *cells, struct area area, int line, const str
   for (int i = 0; i < 2; i++) {
     draw_side(cells, area, line, c, i, &sides[i], both && !same ? ROLE_NEW : ROLE_TOKEN);
     if (n) top_from_logits(&sides[i], n->tops[i]);
+    if (late && sides[i].top == LOOK_NONE) snprintf(sides[i].top_text, sizeof sides[i].top_text, "…");
   }
   if (both) cells_put(cells, area, line, c->token[1] - 2, 1, same ? ROLE_DIM : ROLE_NEW, same ? "=" : "≠");
   if (step == p->first)
@@ -237,10 +239,11 @@ static void draw_step(struct cells *cells, struct area area, int line, const str
     cells_put(cells, area, line, c->word, -1, ROLE_NEW, "parted");
   if (here && !reached(s, KVS_LOGITS)) { /* the moments have not come so far */
     cells_put(cells, area, line, c->top[0], -1, ROLE_DIM, "·");
-    return;
+    return false;
   }
   draw_tops(cells, area, line, c, sides);
   draw_numbers(cells, area, line, c, n, late, parted);
+  return late;
 }
 
 /* From the current step outwards, so that it and its neighbours are reckoned first. */
@@ -248,13 +251,16 @@ static void draw_list(struct cells *cells, struct area area, const struct state 
                       const struct pair *p, int first, int last) {
   struct columns c = columns_for(area.columns);
   long words = WORDS_PER_FRAME;
+  bool late = false;
   draw_header(cells, area, &c, p);
   for (int away = 0; s->step - away >= first || s->step + away <= last; away++) {
     int before = s->step - away, after = s->step + away;
-    if (before >= first && before <= last) draw_step(cells, area, 1 + before - first, &c, s, look, p, before, &words);
+    if (before >= first && before <= last)
+      late |= draw_step(cells, area, 1 + before - first, &c, s, look, p, before, &words);
     if (away > 0 && after >= first && after <= last)
-      draw_step(cells, area, 1 + after - first, &c, s, look, p, after, &words);
+      late |= draw_step(cells, area, 1 + after - first, &c, s, look, p, after, &words);
   }
+  if (late) cells_put(cells, area, 0, c.word, -1, ROLE_DIM, "…: any key"); /* each key is a frame, and reckons more */
   if (first > 0) cells_put(cells, area, 0, 0, 1, ROLE_DIM, "↑");
   if (last < p->steps - 1) cells_put(cells, area, area.rows - 1, 0, 1, ROLE_DIM, "↓");
 }
@@ -305,7 +311,9 @@ static void draw_words(struct cells *cells, struct area area, const struct state
     cells_put(cells, area, 2, 1, -1, ROLE_DIM, "the same tokens so far: the numbers compare the same text");
   else
     cells_putf(cells, area, 2, 1, -1, s->step >= p->parted ? ROLE_NEW : ROLE_DIM,
-               "from step %d on the texts have parted: the numbers compare different texts", p->parted);
+               area.columns > 76 ? "from step %d on the texts have parted: the numbers compare different texts"
+                                 : "texts parted at step %d: different texts compared",
+               p->parted);
 }
 
 /* ---- attention ------------------------------------------------------------------------------------------------------ */
@@ -326,7 +334,7 @@ static void draw_distance(struct cells *cells, struct area area, int line, int a
     cells_put(cells, area, line, at, width, ROLE_DIM, "–");
     return;
   }
-  int heat = width >= 8 ? width - 5 : width;
+  int heat = width >= 6 ? width - 5 : width;
   cells_heat(cells, area, line, at, heat, distance);
   if (heat < width) cells_putf(cells, area, line, at + heat + 1, 4, here ? ROLE_HERE : ROLE_TEXT, "%.2f", distance);
 }
@@ -406,7 +414,7 @@ static void draw_weights(struct cells *cells, struct area area, const struct sta
 static void draw_both(struct cells *cells, struct area area, const struct state *s, struct look *look, struct pair *p) {
   bool beside = area.columns >= 140;
   int layers = p->a->n_layer < 4 ? p->a->n_layer : 4, below = beside || area.rows < 12 ? 0 : layers + 2, first, last;
-  int left = beside ? 94 : area.columns;
+  int left = !beside ? area.columns : area.columns < 156 ? 84 : 94;
   struct area list = area_columns(area_rows(area, 3, area.rows - 3 - below), 0, left);
   window_of(p->steps, list.rows - 1, s->step, &first, &last);
   find_differences(look, p, last > s->step ? last : s->step);
@@ -416,7 +424,7 @@ static void draw_both(struct cells *cells, struct area area, const struct state 
   struct area heads =
       beside ? area_columns(area, left + 2, area.columns - left - 2) : area_rows(area, area.rows - below, below);
   if (beside) cells_divider(cells, area, left);
-  cells_rule(cells, heads, 0, "attention distance, layer × head (0 alike, 1 disjoint)");
+  cells_rule(cells, heads, 0, "attention distance (0 alike, 1 disjoint)");
   draw_attention(cells, area_rows(heads, 1, heads.rows - 1), s, look, p);
   int used = 3 + p->a->n_layer; /* title, the chosen head's number, the layers, a blank line */
   if (beside) draw_weights(cells, area_rows(heads, used, heads.rows - used), s, look, p);
