@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tui/sql_panel.h"
 #include "tui/view.h"
 
 #define LEAST_ROWS 15
@@ -130,39 +131,59 @@ struct hint {
   const char *words;
 };
 
-/* The hints for what the keys do now; ended by one without words. */
+#define HINTS_END                                                                                                      \
+  { {ACTION_NONE}, NULL }
+static const struct hint hints_steps[] = {{{ACTION_NEXT_MOMENT}, "next moment"},
+                                          {{ACTION_PREVIOUS_MOMENT}, "back"},
+                                          {{ACTION_PREVIOUS_STEP, ACTION_NEXT_STEP}, "token"},
+                                          {{ACTION_PREVIOUS_LAYER, ACTION_NEXT_LAYER}, "layer"},
+                                          {{ACTION_PREVIOUS_HEAD, ACTION_NEXT_HEAD}, "head"},
+                                          {{ACTION_NEXT_RUN}, "run"},
+                                          {{ACTION_VIEW_NEXT}, "view"},
+                                          {{ACTION_HELP}, "help"},
+                                          {{ACTION_QUIT}, "quit"},
+                                          HINTS_END};
+static const struct hint hints_line[] = {{{ACTION_ACCEPT}, "take it"}, {{ACTION_CANCEL}, "leave"}, HINTS_END};
+static const struct hint hints_help[] = {
+    {{ACTION_ROW_DOWN, ACTION_ROW_UP}, "scroll"}, {{ACTION_CANCEL}, "close"}, HINTS_END};
+static const struct hint hints_question[] = {{{ACTION_ACCEPT}, "ask"},
+                                             {{ACTION_VIEW_NEXT}, "complete"},
+                                             {{ACTION_ROW_UP, ACTION_ROW_DOWN}, "earlier"},
+                                             {{ACTION_CANCEL}, "leave"},
+                                             HINTS_END};
+static const struct hint hints_answer[] = {{{ACTION_ROW_DOWN, ACTION_ROW_UP}, "row"},
+                                           {{ACTION_PREVIOUS_STEP, ACTION_NEXT_STEP}, "column"},
+                                           {{ACTION_SORT}, "sort"},
+                                           {{ACTION_ACCEPT}, "go there"},
+                                           {{ACTION_SQL}, "ask"},
+                                           {{ACTION_VIEW_NEXT}, "view"},
+                                           {{ACTION_HELP}, "help"},
+                                           {{ACTION_QUIT}, "quit"},
+                                           HINTS_END};
+static const struct hint hints_failed[] = {
+    {{ACTION_SQL}, "ask"}, {{ACTION_VIEW_NEXT}, "view"}, {{ACTION_HELP}, "help"}, {{ACTION_QUIT}, "quit"}, HINTS_END};
+static const struct hint hints_examples[] = {{{ACTION_ROW_DOWN, ACTION_ROW_UP}, "choose"},
+                                             {{ACTION_ACCEPT}, "ask it"},
+                                             {{ACTION_SQL}, "ask in SQL"},
+                                             {{ACTION_VIEW_NEXT}, "view"},
+                                             {{ACTION_HELP}, "help"},
+                                             {{ACTION_QUIT}, "quit"},
+                                             HINTS_END};
+
+/* What the keys do now. */
 static const struct hint *hints(const struct state *s) {
-  static const struct hint normal[] = {{{ACTION_NEXT_MOMENT, ACTION_NONE}, "next moment"},
-                                       {{ACTION_PREVIOUS_MOMENT, ACTION_NONE}, "back"},
-                                       {{ACTION_PREVIOUS_STEP, ACTION_NEXT_STEP}, "token"},
-                                       {{ACTION_PREVIOUS_LAYER, ACTION_NEXT_LAYER}, "layer"},
-                                       {{ACTION_PREVIOUS_HEAD, ACTION_NEXT_HEAD}, "head"},
-                                       {{ACTION_NEXT_RUN, ACTION_NONE}, "run"},
-                                       {{ACTION_VIEW_NEXT, ACTION_NONE}, "view"},
-                                       {{ACTION_HELP, ACTION_NONE}, "help"},
-                                       {{ACTION_QUIT, ACTION_NONE}, "quit"},
-                                       {{ACTION_NONE}, NULL}},
-                           typing[] = {{{ACTION_ACCEPT, ACTION_NONE}, "take it"},
-                                       {{ACTION_CANCEL, ACTION_NONE}, "leave"},
-                                       {{ACTION_NONE}, NULL}},
-                           asking[] = {{{ACTION_ACCEPT, ACTION_NONE}, "ask"},
-                                       {{ACTION_VIEW_NEXT, ACTION_NONE}, "complete"},
-                                       {{ACTION_ROW_UP, ACTION_ROW_DOWN}, "earlier questions"},
-                                       {{ACTION_CANCEL, ACTION_NONE}, "leave"},
-                                       {{ACTION_NONE}, NULL}},
-                           answer[] = {{{ACTION_SQL, ACTION_NONE}, "ask"},
-                                       {{ACTION_ROW_UP, ACTION_ROW_DOWN}, "row"},
-                                       {{ACTION_PREVIOUS_STEP, ACTION_NEXT_STEP}, "column"},
-                                       {{ACTION_SORT, ACTION_NONE}, "sort"},
-                                       {{ACTION_ACCEPT, ACTION_NONE}, "go there"},
-                                       {{ACTION_HELP, ACTION_NONE}, "help"},
-                                       {{ACTION_QUIT, ACTION_NONE}, "quit"},
-                                       {{ACTION_NONE}, NULL}},
-                           help[] = {{{ACTION_ROW_DOWN, ACTION_ROW_UP}, "scroll"},
-                                     {{ACTION_CANCEL, ACTION_NONE}, "close"},
-                                     {{ACTION_NONE}, NULL}};
-  if (s->mode == INPUT_KEYS) return s->view == VIEW_SQL ? answer : normal;
-  return s->mode == INPUT_HELP ? help : s->mode == INPUT_SQL ? asking : typing;
+  switch (s->mode) {
+  case INPUT_KEYS:
+    if (s->view != VIEW_SQL) return hints_steps;
+    if (s->sql && s->sql->outcome == SQL_FAILED) return hints_failed;
+    return s->sql && s->sql->columns > 0 ? hints_answer : hints_examples;
+  case INPUT_HELP:
+    return hints_help;
+  case INPUT_SQL:
+    return hints_question;
+  default:
+    return hints_line;
+  }
 }
 
 /* By the table's own keys: the first of each action. */
