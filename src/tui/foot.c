@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tui/predict.h"
+#include "tui/sql_panel.h"
 
 #define MESSAGE_LINES 3 /* that a long message takes at most */
 
@@ -44,7 +45,7 @@ static void draw_input(struct cells *cells, struct area area, const struct state
   char until[LINE_SIZE];
   for (;;) {
     snprintf(until, sizeof until, "%.*s", s->cursor - start, s->line + start);
-    if (text_columns(until) <= area.columns - 3) break;
+    if (text_columns(until) <= area.columns - 2) break;
     do start++;
     while (((unsigned char)s->line[start] & 0xC0) == 0x80);
   }
@@ -132,20 +133,29 @@ static const struct entry *entries(const struct state *s) {
                                         {{ACTION_ACCEPT, ACTION_NONE}, "go there"},
                                         {{ACTION_VIEW_NEXT, ACTION_NONE}, "view"},
                                         END};
+  static const struct entry failed[] = {
+      {{ACTION_SQL, ACTION_NONE}, "ask"}, {{ACTION_VIEW_NEXT, ACTION_NONE}, "view"}, END};
+  static const struct entry examples[] = {{{ACTION_ROW_DOWN, ACTION_ROW_UP}, "choose"},
+                                          {{ACTION_ACCEPT, ACTION_NONE}, "ask it"},
+                                          {{ACTION_SQL, ACTION_NONE}, "ask in SQL"},
+                                          {{ACTION_VIEW_NEXT, ACTION_NONE}, "view"},
+                                          END};
   static const struct entry typing[] = {
       {{ACTION_ACCEPT, ACTION_NONE}, "take it"}, {{ACTION_CANCEL, ACTION_NONE}, "leave"}, END};
   static const struct entry predicting[] = {
       {{ACTION_ACCEPT, ACTION_NONE}, "take it"}, {{ACTION_CANCEL, ACTION_NONE}, "skip and show"}, END};
   static const struct entry asking[] = {{{ACTION_ACCEPT, ACTION_NONE}, "ask"},
                                         {{ACTION_VIEW_NEXT, ACTION_NONE}, "complete"},
-                                        {{ACTION_ROW_DOWN, ACTION_ROW_UP}, "earlier questions"},
+                                        {{ACTION_ROW_DOWN, ACTION_ROW_UP}, "earlier"},
                                         {{ACTION_CANCEL, ACTION_NONE}, "leave"},
                                         END};
   static const struct entry help[] = {
       {{ACTION_ROW_DOWN, ACTION_ROW_UP}, "scroll"}, {{ACTION_CANCEL, ACTION_NONE}, "close"}, END};
   switch (s->mode) {
   case INPUT_KEYS:
-    return s->view == VIEW_SQL ? answer : normal;
+    if (s->view != VIEW_SQL) return normal;
+    if (s->sql && s->sql->outcome == SQL_FAILED) return failed;
+    return s->sql && s->sql->columns > 0 ? answer : examples;
   case INPUT_HELP:
     return help;
   case INPUT_SQL:

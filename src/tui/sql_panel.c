@@ -2,6 +2,7 @@
 #include "tui/sql_panel.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +20,10 @@
  * trace, logits over a large vocabulary, has half a mebibyte. */
 #define LONGEST_VALUE (4 << 20)
 
-#define KEPT_TEXT 512     /* bytes of a text */
-#define KEPT_BLOB 64      /* and of a BLOB */
-#define BLOB_SHOWN 8      /* as `kvstep sql` does */
+#define KEPT_TEXT 512 /* bytes of a text */
+#define KEPT_BLOB 64  /* and of a BLOB */
+#define BLOB_SHOWN 8  /* as `kvstep sql` does */
+#define DECIMALS 6
 #define MEMORY (96 << 20) /* for all values */
 
 struct sql_panel *sql_panel_create(struct sqlite3 *db) {
@@ -109,6 +111,15 @@ static bool take_value(struct sql_panel *p, sqlite3_stmt *s, int c, struct sql_v
   }
 }
 
+/* How many decimals a real needs to six digits; 0 for one that is written with an exponent. */
+static int decimals_of(double real) {
+  char text[32];
+  snprintf(text, sizeof text, "%.6g", real);
+  const char *point = strchr(text, '.');
+  if (!point || strchr(text, 'e')) return 0;
+  return (int)strlen(point + 1) < DECIMALS ? (int)strlen(point + 1) : DECIMALS;
+}
+
 static void widen(struct sql_column *column, const char *text) {
   int width = text_columns(text);
   if (width > SQL_WIDTH_MOST) width = SQL_WIDTH_MOST;
@@ -119,12 +130,12 @@ static bool take_row(struct sql_panel *p, sqlite3_stmt *s) {
   size_t used = (size_t)p->rows * (size_t)p->columns;
   if (!grow(&p->value, &p->value_room, used, (size_t)p->columns, sizeof *p->value)) return false;
   for (int c = 0; c < p->columns; c++) {
-    char text[4 * SQL_WIDTH_MOST + 8];
     struct sql_value *value = p->value + used + c;
+    struct sql_column *column = p->column + c;
     if (!take_value(p, s, c, value)) return false;
-    if (value->type == SQL_TEXT || value->type == SQL_BLOB) p->column[c].number = false;
-    sql_panel_text(p, value, text, sizeof text);
-    widen(&p->column[c], text);
+    if (value->type == SQL_TEXT || value->type == SQL_BLOB) column->number = false;
+    int decimals = value->type == SQL_REAL ? decimals_of(value->real) : 0;
+    if (decimals > column->decimals) column->decimals = decimals;
   }
   p->rows++;
   return true;
@@ -201,6 +212,23 @@ static bool run_statement(struct sql_panel *p, const char *sql, const char **res
   return result == SQLITE_DONE && p->ending != SQL_STOPPED;
 }
 
+/* All rows are there: the order in which they came, and how wide each column is. */
+static void lay_out(struct sql_panel *p) {
+  p->order = malloc(((size_t)p->rows + 1) * sizeof *p->order);
+  if (!p->order) {
+    fail(p, SQLITE_NOMEM, 0);
+    return;
+  }
+  for (int row = 0; row < p->rows; row++) {
+    p->order[row] = row;
+    for (int c = 0; c < p->columns; c++) {
+      char text[4 * SQL_WIDTH_MOST + 8];
+      sql_panel_text(p, row, c, text, sizeof text);
+      widen(&p->column[c], text);
+    }
+  }
+}
+
 static void run_query(struct sql_panel *p) {
   bool any = false;
   p->outcome = SQL_ANSWERED;
@@ -209,10 +237,7 @@ static void run_query(struct sql_panel *p) {
     if (rest == sql) break;
   }
   if (!any && p->outcome == SQL_ANSWERED) p->outcome = SQL_NOTHING_ASKED;
-  if (p->outcome != SQL_ANSWERED) return;
-  p->order = malloc(((size_t)p->rows + 1) * sizeof *p->order);
-  if (!p->order) fail(p, SQLITE_NOMEM, 0);
-  for (int i = 0; p->order && i < p->rows; i++) p->order[i] = i;
+  if (p->outcome == SQL_ANSWERED) lay_out(p);
 }
 
 static void remember(struct sql_panel *p, const char *query) {
@@ -273,7 +298,14 @@ static void text_of_bytes(const struct sql_panel *p, const struct sql_value *val
   text[used] = '\0';
 }
 
-void sql_panel_text(const struct sql_panel *p, const struct sql_value *value, char *text, size_t size) {
+/* As long as the column's decimals leave a number its digits. */
+static void text_of_real(double real, int decimals, char *text, size_t size) {
+  snprintf(text, size, "%.6g", real);
+  if (decimals > 0 && isfinite(real) && !strchr(text, 'e')) snprintf(text, size, "%.*f", decimals, real);
+}
+
+void sql_panel_text(const struct sql_panel *p, int row, int column, char *text, size_t size) {
+  const struct sql_value *value = sql_panel_value(p, row, column);
   int used;
   switch (value->type) {
   case SQL_NULL:
@@ -283,7 +315,7 @@ void sql_panel_text(const struct sql_panel *p, const struct sql_value *value, ch
     snprintf(text, size, "%lld", value->integer);
     break;
   case SQL_REAL:
-    snprintf(text, size, "%.6g", value->real);
+    text_of_real(value->real, p->column[column].decimals, text, size);
     break;
   case SQL_TEXT:
     text_of_bytes(p, value, text, size);

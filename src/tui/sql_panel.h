@@ -31,8 +31,9 @@ struct sql_value {
 
 struct sql_column {
   char name[SQL_WORD];
-  int width;   /* of the widest value or the name, at most SQL_WIDTH_MOST */
-  bool number; /* nothing but numbers and NULL: right-aligned */
+  int width;    /* of the widest value or the name, at most SQL_WIDTH_MOST */
+  bool number;  /* nothing but numbers and NULL: right-aligned */
+  int decimals; /* that its reals are written with, so that their points stand one below the other */
 };
 
 enum sql_outcome { SQL_NOTHING_ASKED, SQL_ANSWERED, SQL_FAILED };
@@ -85,8 +86,8 @@ void sql_panel_ask(struct sql_panel *panel, const char *query);
 /* A value of the row that is shown at `row`. */
 const struct sql_value *sql_panel_value(const struct sql_panel *panel, int row, int column);
 
-/* It as one line of text: NULL, 12, 0.25, x'0a0b…' 64 bytes. */
-void sql_panel_text(const struct sql_panel *panel, const struct sql_value *value, char *text, size_t size);
+/* It as one line of text: NULL, 12, 0.250, x'0a0b…' 64 bytes. */
+void sql_panel_text(const struct sql_panel *panel, int row, int column, char *text, size_t size);
 
 /* Orders the rows by a column: numbers before text before BLOBs, or (`down`) the other way; NULL is last both ways. Rows that
  * are alike stay as they were. False when out of memory. */

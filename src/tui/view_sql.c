@@ -17,26 +17,36 @@ static int one_character(const char *text, char *character) {
   return length;
 }
 
+/* Bytes of `text` that go into a line of `columns`: up to a blank if there is one; all if it fits. */
+static int line_length(const char *text, int columns) {
+  int length = 0, blank = 0, used = 0;
+  while (text[length]) {
+    char character[8];
+    int bytes = one_character(text + length, character);
+    used += text_columns(character);
+    if (used > columns) return blank ? blank : length ? length : bytes;
+    length += bytes;
+    if (character[0] == ' ') blank = length;
+  }
+  return length;
+}
+
 /* Text over as many rows as it takes, at most `most`, from column 1 on; a caret under byte `caret` unless it is −1. Returns
  * the rows used. */
 static int draw_wrapped(struct cells *cells, struct area area, int row, int most, enum role role, const char *text,
                         int caret) {
-  int used = 0, column = 1, caret_at = -1;
-  for (int at = 0; used < most;) {
-    char character[8];
-    int length = one_character(text + at, character), width = text_columns(character);
-    if (text[at] && column + width < area.columns) {
-      if (caret >= at && caret < at + length) caret_at = column;
-      column += cells_put(cells, area, row + used, column, -1, role, character);
-      at += length;
-      continue;
+  int used = 0;
+  for (int length; used < most; text += length, caret -= length) {
+    char line[LINE_SIZE];
+    length = line_length(text, area.columns - 2);
+    snprintf(line, sizeof line, "%.*s", length, text);
+    cells_put(cells, area, row + used++, 1, area.columns - 2, role, line);
+    bool here = caret >= 0 && (caret < length || (caret == length && !text[length]));
+    if (here && used < most && caret < LINE_SIZE) {
+      line[caret] = '\0';
+      cells_put(cells, area, row + used++, 1 + text_columns(line), 1, ROLE_ERROR, "^");
     }
-    if (!text[at] && caret == at) caret_at = column;
-    used++;
-    if (caret_at >= 0 && used < most) cells_put(cells, area, row + used++, caret_at, 1, ROLE_ERROR, "^");
-    if (!text[at] || area.columns < 4) break;
-    caret_at = -1;
-    column = 1;
+    if (!text[length]) break;
   }
   return used;
 }
@@ -48,8 +58,7 @@ static void draw_examples(struct cells *cells, struct area area, const struct st
   int under = area.rows > 12 ? 4 : 3, first, last;
   int row = area.rows > 8 ? 1 : 0;
   if (row)
-    cells_put(cells, area, 0, 1, -1, ROLE_DIM,
-              "; asks in SQL. Or take one of these, about the run, step, layer and head of the dials:");
+    cells_put(cells, area, 0, 1, -1, ROLE_DIM, "; asks in SQL. Or take one of these, about where the dials are:");
   window_of(SQL_EXAMPLES, area.rows - row - under, s->sql_row, &first, &last);
   for (int i = first; i <= last; i++, row++) {
     bool here = i == s->sql_row;
@@ -67,8 +76,7 @@ static void draw_error(struct cells *cells, struct area area, const struct sql_p
   int row = p->query ? draw_wrapped(cells, area, 0, area.rows - 3, ROLE_TEXT, p->query, p->error_offset) : 0;
   row += draw_wrapped(cells, area, row, area.rows - row - 1, ROLE_ERROR, p->error, -1);
   if (area.rows > row + 2) row++;
-  cells_put(cells, area, row, 1, -1, ROLE_DIM,
-            "; and Up bring the question back to be mended; ; and Enter show examples");
+  cells_put(cells, area, row, 1, -1, ROLE_DIM, "; and Up bring it back to be mended, ; and Enter the examples");
 }
 
 /* ---- rows ----------------------------------------------------------------------------------------------------------- */
@@ -98,25 +106,22 @@ static void put_field(struct cells *cells, struct area area, int row, int column
     cells_put_field(cells, area, row, column, width, role, text);
 }
 
+/* A column's name, and behind it which way the rows are sorted by it. */
 static void draw_name(struct cells *cells, struct area area, const struct sql_panel *p, const struct state *s,
                       int column, int at, int width) {
-  const char *mark = s->sql_sort == column + 1 ? " ↑" : s->sql_sort == -column - 1 ? " ↓" : "";
-  int room = width - text_columns(mark);
-  char name[SQL_WORD + 8];
-  bool fits = text_columns(p->column[column].name) <= room;
-  snprintf(name, sizeof name, "%s%s", p->column[column].name, fits ? mark : "");
-  put_field(cells, area, 1, at, width, p->column[column].number, ROLE_TITLE, name);
-  if (!fits) cells_put_field(cells, area, 1, at, room, ROLE_TITLE, name);
-  if (!fits) cells_put(cells, area, 1, at + room, -1, ROLE_TITLE, mark);
+  const char *mark = s->sql_sort == column + 1 ? "↑" : s->sql_sort == -column - 1 ? "↓" : "";
+  int room = *mark ? width - 2 : width;
+  put_field(cells, area, 1, at, room, p->column[column].number, ROLE_TITLE, p->column[column].name);
+  cells_put(cells, area, 1, at + room + 1, 1, ROLE_TITLE, mark);
   if (column == s->sql_column) cells_mark(cells, area, 1, at, width, ATTR_REVERSE);
 }
 
 static void draw_cell(struct cells *cells, struct area area, const struct sql_panel *p, int row, int column, int line,
                       int at, int width, bool here) {
   char text[4 * SQL_WIDTH_MOST + 8];
-  const struct sql_value *value = sql_panel_value(p, row, column);
-  sql_panel_text(p, value, text, sizeof text);
-  enum role role = value->type == SQL_NULL || value->type == SQL_BLOB ? ROLE_DIM : here ? ROLE_HERE : ROLE_TEXT;
+  enum sql_type type = sql_panel_value(p, row, column)->type;
+  sql_panel_text(p, row, column, text, sizeof text);
+  enum role role = type == SQL_NULL || type == SQL_BLOB ? ROLE_DIM : here ? ROLE_HERE : ROLE_TEXT;
   put_field(cells, area, line, at, width, p->column[column].number, role, text);
 }
 
@@ -147,12 +152,12 @@ static void draw_foot(struct cells *cells, struct area area, const struct sql_pa
                                         [SQL_AT_MOST] = "; there are more, LIMIT and WHERE choose",
                                         [SQL_FULL] = "; no more fit in memory",
                                         [SQL_STOPPED] = "; stopped, there may be more"};
-  char took[24], place[48] = "no row";
+  char took[24], place[64] = "no row";
   time_text(p->seconds, took);
-  if (p->rows) snprintf(place, sizeof place, "row %d of %d", s->sql_row + 1, p->rows);
-  int row = area.rows - 1;
-  int used = cells_putf(cells, area, row, 1, -1, ROLE_DIM, "%s, column %d of %d, %s", place, s->sql_column + 1,
-                        p->columns, took);
+  if (p->rows)
+    snprintf(place, sizeof place, "row %d of %d, column %d of %d", s->sql_row + 1, p->rows, s->sql_column + 1,
+             p->columns);
+  int row = area.rows - 1, used = cells_putf(cells, area, row, 1, -1, ROLE_DIM, "%s, %s", place, took);
   cells_put(cells, area, row, 1 + used, -1, ROLE_WRONG, endings[p->ending]);
 }
 
@@ -177,4 +182,4 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
     draw_answer(cells, area, p, s);
 }
 
-const struct view view_sql = {"SQL", "the trace answers; ; asks", draw};
+const struct view view_sql = {"SQL", "the trace answers questions", draw};
