@@ -157,7 +157,7 @@ static void draw_status(struct cells *cells, struct area area, const struct stat
                                         {{ACTION_NEXT_RUN, ACTION_NONE}, "run"},
                                         {{ACTION_PREVIOUS_LAYER, ACTION_NEXT_LAYER}, "layer"},
                                         {{ACTION_PREVIOUS_HEAD, ACTION_NEXT_HEAD}, "head"},
-                                        {{ACTION_ROW_DOWN, ACTION_ROW_UP}, "row"},
+                                        {{ACTION_ROW_UP, ACTION_ROW_DOWN}, "row"},
                                         {{ACTION_SEARCH, ACTION_NONE}, "search"},
                                         {{ACTION_PLAY, ACTION_NONE}, "play"},
                                         {{ACTION_NONE, ACTION_NONE}, ""}},
@@ -165,7 +165,7 @@ static void draw_status(struct cells *cells, struct area area, const struct stat
                             typing[] = {{{ACTION_ACCEPT, ACTION_NONE}, "take it"},
                                         {{ACTION_CANCEL, ACTION_NONE}, "leave"},
                                         {{ACTION_NONE, ACTION_NONE}, ""}},
-                            help[] = {{{ACTION_ROW_DOWN, ACTION_ROW_UP}, "scroll"},
+                            help[] = {{{ACTION_ROW_UP, ACTION_ROW_DOWN}, "scroll"},
                                       {{ACTION_CANCEL, ACTION_NONE}, "close"},
                                       {{ACTION_NONE, ACTION_NONE}, ""}};
   int at = 1, end = area.columns - 1;
