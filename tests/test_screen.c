@@ -505,6 +505,11 @@ static void test_dies_of_segv(void **state) {
   dies_whole(SIGSEGV);
   dies_whole(SIGABRT);
 }
+static void test_dies_of_others(void **state) {
+  (void)state;
+  static const int numbers[] = {SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) dies_whole(numbers[i]);
+}
 
 /* Ends by itself within this time, once its terminal is closed. */
 static void ends_when_closed(void) {
@@ -793,6 +798,7 @@ int main(void) {
       SCREEN_TEST(test_dies_of_hup),
       SCREEN_TEST(test_dies_of_quit),
       SCREEN_TEST(test_dies_of_segv),
+      SCREEN_TEST(test_dies_of_others),
       SCREEN_TEST(test_closed),
       SCREEN_TEST(test_closed_under_nohup),
       SCREEN_TEST(test_no_such_terminal),

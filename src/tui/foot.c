@@ -120,14 +120,14 @@ static const struct entry *entries(const struct state *s) {
                                         {{ACTION_NEXT_RUN, ACTION_NONE}, "run"},
                                         {{ACTION_PREVIOUS_LAYER, ACTION_NEXT_LAYER}, "layer"},
                                         {{ACTION_PREVIOUS_HEAD, ACTION_NEXT_HEAD}, "head"},
-                                        {{ACTION_ROW_DOWN, ACTION_ROW_UP}, "row"},
+                                        {{ACTION_ROW_UP, ACTION_ROW_DOWN}, "row"},
                                         {{ACTION_SQL, ACTION_NONE}, "SQL"},
                                         {{ACTION_PREDICT, ACTION_NONE}, "predict"},
                                         {{ACTION_SEARCH, ACTION_NONE}, "search"},
                                         {{ACTION_PLAY, ACTION_NONE}, "play"},
                                         END};
   static const struct entry answer[] = {{{ACTION_SQL, ACTION_NONE}, "ask"},
-                                        {{ACTION_ROW_DOWN, ACTION_ROW_UP}, "row"},
+                                        {{ACTION_ROW_UP, ACTION_ROW_DOWN}, "row"},
                                         {{ACTION_PREVIOUS_STEP, ACTION_NEXT_STEP}, "column"},
                                         {{ACTION_SORT, ACTION_NONE}, "sort"},
                                         {{ACTION_ACCEPT, ACTION_NONE}, "go there"},
@@ -135,7 +135,7 @@ static const struct entry *entries(const struct state *s) {
                                         END};
   static const struct entry failed[] = {
       {{ACTION_SQL, ACTION_NONE}, "ask"}, {{ACTION_VIEW_NEXT, ACTION_NONE}, "view"}, END};
-  static const struct entry examples[] = {{{ACTION_ROW_DOWN, ACTION_ROW_UP}, "choose"},
+  static const struct entry examples[] = {{{ACTION_ROW_UP, ACTION_ROW_DOWN}, "choose"},
                                           {{ACTION_ACCEPT, ACTION_NONE}, "ask it"},
                                           {{ACTION_SQL, ACTION_NONE}, "ask in SQL"},
                                           {{ACTION_VIEW_NEXT, ACTION_NONE}, "view"},
@@ -146,11 +146,11 @@ static const struct entry *entries(const struct state *s) {
       {{ACTION_ACCEPT, ACTION_NONE}, "take it"}, {{ACTION_CANCEL, ACTION_NONE}, "skip and show"}, END};
   static const struct entry asking[] = {{{ACTION_ACCEPT, ACTION_NONE}, "ask"},
                                         {{ACTION_VIEW_NEXT, ACTION_NONE}, "complete"},
-                                        {{ACTION_ROW_DOWN, ACTION_ROW_UP}, "earlier"},
+                                        {{ACTION_ROW_UP, ACTION_ROW_DOWN}, "earlier"},
                                         {{ACTION_CANCEL, ACTION_NONE}, "leave"},
                                         END};
   static const struct entry help[] = {
-      {{ACTION_ROW_DOWN, ACTION_ROW_UP}, "scroll"}, {{ACTION_CANCEL, ACTION_NONE}, "close"}, END};
+      {{ACTION_ROW_UP, ACTION_ROW_DOWN}, "scroll"}, {{ACTION_CANCEL, ACTION_NONE}, "close"}, END};
   switch (s->mode) {
   case INPUT_KEYS:
     if (s->view != VIEW_SQL) return normal;

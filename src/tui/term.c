@@ -42,7 +42,8 @@ static volatile sig_atomic_t taken; /* the terminal is in our state */
 /* ---- signals -------------------------------------------------------------------------------------------------------- */
 
 /* Those that end the program, and what was in force for each before. */
-static const int deadly[] = {SIGTERM, SIGHUP, SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+static const int deadly[] = {SIGTERM, SIGHUP,  SIGQUIT, SIGABRT, SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,    SIGTRAP,
+                             SIGSYS,  SIGPIPE, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGVTALRM, SIGPROF};
 #define DEADLY ((int)(sizeof deadly / sizeof *deadly))
 static struct sigaction before_deadly[DEADLY];
 

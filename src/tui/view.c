@@ -41,7 +41,7 @@ void draw_weight(struct cells *cells, struct area area, int row, int column, dou
   cells_heat(cells, area, row, column, 1, weight);
   const struct cell *cell = cells_at(cells, area.row + row, area.column + column);
   if (row >= area.rows || column >= area.columns || !cell || strcmp(cell->text, " ") != 0) return;
-  cells_put(cells, area, row, column, 1, ROLE_RAMP, cells->ascii ? "," : "·");
+  cells_put(cells, area, row, column, 1, (enum role)cell->role, cells->ascii ? "," : "·");
 }
 
 const char *root_sign(const struct cells *cells) { return cells->ascii ? "sqrt " : "√"; }

@@ -38,7 +38,7 @@ static void draw_reading(struct cells *cells, struct area area, const struct sta
   if (head->scores) snprintf(score, sizeof score, "%.3f", (double)head->scores[row]);
   int used = cells_putf(cells, area, 0, 0, -1, ROLE_TEXT, "step %d, row %d %s: weight %.4f, score %s", s->step, row,
                         look_row_text(look, s->run, s->step, s->layer, row), (double)head->weights[row], score);
-  const char *legend = cells->ascii ? ", nearly 0  - masked" : "· nearly 0  - masked";
+  const char *legend = cells->ascii ? ", < 0.1  - masked" : "· < 0.125  - masked";
   if (used + 2 + text_columns(legend) <= area.columns)
     cells_put_right(cells, area, 0, area.columns, -1, ROLE_DIM, legend);
 }

@@ -35,9 +35,9 @@ static void moment_words(char *text, size_t size, kvs_phase phase, const struct 
   switch (phase) {
   case KVS_READ_LENGTH:
     if (t->position == P || t->position == LOOK_NONE)
-      snprintf(text, size, "t = cache length = %d", P);
+      snprintf(text, size, "t = cache length %d", P);
     else
-      snprintf(text, size, "cache length = %d, t = %d", P, t->position);
+      snprintf(text, size, "cache length %d, t = %d", P, t->position);
     break;
   case KVS_EMBED:
     if (t->position == LOOK_NONE)
