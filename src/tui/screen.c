@@ -99,7 +99,7 @@ static void draw_input(struct cells *cells, struct area area, const struct state
   char until[LINE_SIZE];
   for (;;) {
     snprintf(until, sizeof until, "%.*s", s->cursor - start, s->line + start);
-    if (text_columns(until) <= area.columns - 3) break;
+    if (text_columns(until) <= area.columns - 2) break;
     do start++;
     while (((unsigned char)s->line[start] & 0xC0) == 0x80);
   }
