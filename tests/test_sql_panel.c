@@ -132,7 +132,7 @@ static void a_question_to_the_trace_itself(void **state) {
 static void points_stand_one_below_the_other(void **state) {
   (void)state;
   ask("VALUES (0.25), (-12.5), (3), (NULL), (1e-9), (123456.75)");
-  see_column(0, "0.25 -12.50 3 NULL 1e-09 123457.75");
+  see_column(0, "0.25 -12.50 3 NULL 1e-09 123456.75");
 }
 
 static void several_statements_leave_the_last_answer(void **state) {
@@ -192,7 +192,7 @@ static void errors_show_where(void **state) {
     ask(cases[i].query);
     assert_int_equal(panel->outcome, SQL_FAILED);
     if (!strstr(panel->error, cases[i].says)) fail_msg("%s: %s", cases[i].query, panel->error);
-    if (cases[i].offset >= 0 || panel->error_offset < 0) assert_int_equal(panel->error_offset, cases[i].offset);
+    if (cases[i].offset >= 0) assert_int_equal(panel->error_offset, cases[i].offset);
     assert_int_equal(panel->rows, 0);
     see(cases[i].says);
   }
@@ -211,6 +211,14 @@ static void the_caret_stands_under_its_place(void **state) {
   drive_command(&drive, "sql SELECT step, step, step, step, step, step, step, step, step, step, stp FROM rule");
   see_small("\n SELECT step, step, step, step, step, step, step, step,     \n step, step, stp FROM rule");
   see_small("\n             ^ ");
+  char query[LINE_SIZE] = "sql SELECT 1";
+  for (int i = 0; i < 60; i++) strcat(query, " + 12345678");
+  strcat(query, " FROM rule WHERE stp");
+  drive_command(&drive, query);
+  see_small("\n…12345678 + ");
+  see_small("WHERE stp ");
+  see_small("^ ");
+  see_small("no such column: stp");
 }
 
 /* ---- stopping ---- */
@@ -385,7 +393,7 @@ static void words_complete_from_the_schema(void **state) {
   see_words("sel", "sel", "select self_weight"); /* keywords in the letters that are typed */
   see_words("SELE", "SELECT", "SELECT");
   see_words("SELECT verd", "verdict", "verdict");
-  see_words("SELECT * FROM rule WHERE p", "p", "p PARTITION position" + 2); /* of the table that the line names */
+  see_words("SELECT * FROM rule WHERE p", "p", "partition position"); /* of the table that the line names */
   see_words("SELECT a.wei, x FROM attention AS a WHERE a.wei", "weight", "weight");
   see_words("SELECT * FROM step s JOIN rule r WHERE s.cache_length_", "cache_length_",
             "cache_length_after cache_length_before");
@@ -426,10 +434,10 @@ static void a_long_line_scrolls(void **state) {
   keys("Home");
   see_small("\n;abcdefgh abcdefgh");
   for (int i = 0; i < 200; i++) type_text("0123456789");
-  assert_int_equal(strlen(drive.state.line), LINE_SIZE - 1 - (LINE_SIZE - 1 - 270) % 1);
+  assert_int_equal(strlen(drive.state.line), LINE_SIZE - 1);
   keys("Enter");
-  see("syntax error");
-  see_small("syntax error");
+  see("unrecognized token");
+  see_small("unrecognized token");
 }
 
 /* ---- examples ---- */

@@ -198,8 +198,10 @@ static void jump(struct drive *d) {
       s->moment = KVS_LOGITS;
       s->following = false;
     }
-    int most = i == 4 ? d->limits.rows - 1 : number;
-    *dials[i] = number < 0 ? 0 : number < most ? number : most;
+    const int ends[] = {d->limits.runs, d->limits.steps - 1, d->limits.layers - 1, d->limits.heads - 1,
+                        d->limits.rows - 1};
+    int least = i == 0 ? 1 : 0; /* runs count from 1 */
+    *dials[i] = number < least ? least : number < ends[i] ? number : ends[i];
     settle(d);
     size_t used = strlen(where);
     snprintf(where + used, sizeof where - used, "%s%s %d", used ? ", " : "", names[i], *dials[i]);

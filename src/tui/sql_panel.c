@@ -188,6 +188,8 @@ static void fail(struct sql_panel *p, int result, int begin) {
     said = "out of memory";
   } else if (result == SQLITE_INTERRUPT) {
     said = "stopped";
+  } else if (result == SQLITE_ERROR && strcmp(said, "incomplete input") == 0) {
+    offset = (int)strlen(p->query) - begin; /* SQLite gives no place for the end */
   }
   snprintf(p->error, sizeof p->error, "%s", said);
   bool within = offset >= 0 && (size_t)(begin + offset) <= strlen(p->query);

@@ -72,11 +72,25 @@ static void draw_examples(struct cells *cells, struct area area, const struct st
 
 /* ---- an error ------------------------------------------------------------------------------------------------------- */
 
+/* The query with the caret; where it is too long for `most` rows, the lines up to the caret. Returns the rows used. */
+static int draw_query(struct cells *cells, struct area area, int most, const char *query, int caret) {
+  int width = area.columns - 2, line = 0, skipped = 0;
+  for (int at = 0, length; caret > 0 && (length = line_length(query + at, width)) && at + length <= caret; at += length)
+    line += query[at + length] != '\0';
+  for (; line - skipped + 2 > most && skipped < line; skipped++) {
+    int length = line_length(query, width);
+    query += length;
+    caret -= length;
+  }
+  if (skipped) cells_put(cells, area, 0, 0, 1, ROLE_DIM, "…");
+  return draw_wrapped(cells, area, 0, most, ROLE_TEXT, query, caret);
+}
+
 static void draw_error(struct cells *cells, struct area area, const struct sql_panel *p) {
-  int row = p->query ? draw_wrapped(cells, area, 0, area.rows - 3, ROLE_TEXT, p->query, p->error_offset) : 0;
+  int row = p->query ? draw_query(cells, area, area.rows - 3, p->query, p->error_offset) : 0;
   row += draw_wrapped(cells, area, row, area.rows - row - 1, ROLE_ERROR, p->error, -1);
   if (area.rows > row + 2) row++;
-  cells_put(cells, area, row, 1, -1, ROLE_DIM, "; and Up bring it back to be mended, ; and Enter the examples");
+  cells_put(cells, area, row, 1, -1, ROLE_DIM, "; and Up bring it back to mend it, ; and Enter examples");
 }
 
 /* ---- rows ----------------------------------------------------------------------------------------------------------- */
