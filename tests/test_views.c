@@ -253,6 +253,11 @@ static void help_ends_at_its_end(void **state) {
   draw(80, 24);
   sees("leave kvstep");
   misses("↓ more");
+  misses("steps-forward");
+  draw(110, 60);
+  sees("ten tokens on");
+  sees("steps-forward"); /* where there is room, what scripts call it */
+  draw(80, 24);
   drive_key(&drive, 'k'); /* one line back at once, whatever was pressed before */
   draw(80, 24);
   sees("↓ more");

@@ -193,6 +193,7 @@ static void draw_help(struct cells *cells, struct area area, int top) {
     }
     cells_put(cells, area, line - top, 3, 18, ROLE_KEY, row->keys);
     cells_put(cells, area, line - top, 22, -1, ROLE_TEXT, row->help);
+    if (area.columns >= 110) cells_put_right(cells, area, line - top, area.columns - 1, -1, ROLE_DIM, row->name);
     line++;
   }
 }
