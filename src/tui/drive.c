@@ -11,7 +11,8 @@ static int known(int number) { return number > 0 ? number : 0; }
 
 /* How far the dials go for the run and the step where they are. */
 static void read_limits(struct drive *d) {
-  d->limits = (struct limits){.runs = known(look_runs(d->look)), .help_top = screen_help_last(d->cells.rows)};
+  d->limits =
+      (struct limits){.runs = known(look_runs(d->look)), .help_top = screen_help_last(d->cells.rows, d->cells.columns)};
   const struct look_run *run = look_run(d->look, d->state.run);
   if (!run) return;
   d->limits.steps = known(run->steps);
