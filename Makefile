@@ -53,7 +53,7 @@ SHARED    := $(BUILD)/libkvstep.so.$(VERSION)
 EXTENSION := $(BUILD)/kvstep.so
 
 .SECONDARY:
-.PHONY: all demo test test-binaries bench install check-install samples format lint lint-format lint-cppcheck help clean
+.PHONY: all demo test test-binaries bench install check-install samples screens format lint lint-format lint-cppcheck help clean
 all: $(PROGRAM) $(STATIC) $(SHARED) $(EXTENSION)
 	@:
 
@@ -139,6 +139,10 @@ samples: all
 	./kvstep run -p 'It is a truth' -n 12 --layers 0,3 -o traces/sample-austen.db --append --fault off-by-one
 	./kvstep run -p 'It is a truth' -n 12 --layers 0,3 -o traces/sample-austen.db --append --fault reset-to-zero
 
+# The pictures of docs/screen.md: each is the sample trace after the keys in the file beside it.
+screens: all
+	for keys in docs/screens/*.keys; do ./kvstep view traces/sample-reverse.db --keys $$keys || exit 1; done
+
 # ---- installing -----------------------------------------------------------------------------------------------------
 
 BINDIR  := $(DESTDIR)$(PREFIX)/bin
@@ -202,6 +206,7 @@ help:
 	@echo "make bench           decode, prefill and logging speed beside the memory's"
 	@echo "make install         to PREFIX=$(PREFIX), under DESTDIR"
 	@echo "make samples         makes the sample traces in traces/ again"
+	@echo "make screens         makes the pictures in docs/screens/ again"
 	@echo "make lint, format    clang-format and cppcheck; clang-format in place"
 	@echo "make clean           removes what was built"
 

@@ -128,7 +128,7 @@ static void t_of_the_next_step(void **unused) {
   at(10, KVS_READ_LENGTH);
   assert_string_equal(drive.state.message, "right: t = 10: the cache holds 10 rows before this append  [1 of 1 right]");
   draw(24, 80);
-  assert_true(shows("t = cache length = 10"));
+  assert_true(shows("t = cache length 10"));
   static const struct {
     const char *typed, *said;
   } wrong[] = {{"11", "before this append; you said 11, the length after it"},

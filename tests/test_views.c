@@ -252,7 +252,14 @@ static void help_ends_at_its_end(void **state) {
   for (int i = 0; i < 300; i++) drive_key(&drive, 'j');
   draw(80, 24);
   sees("leave kvstep");
+  sees("head 2, run 2, save-screen"); /* a long line goes on in the next one */
+  sees("                      FILE, quit");
   misses("↓ more");
+  misses("steps-forward");
+  draw(110, 60);
+  sees("ten tokens on");
+  sees("steps-forward"); /* where there is room, what scripts call it */
+  draw(80, 24);
   drive_key(&drive, 'k'); /* one line back at once, whatever was pressed before */
   draw(80, 24);
   sees("↓ more");

@@ -201,6 +201,8 @@ kvs_status look_open(sqlite3 *db, struct look **out, kvs_error *err) {
     sqlite3_close(db);
     return kvs_fail_memory(err, "opening a trace");
   }
+  static unsigned long opened;
+  look->id = ++opened;
   look->db = db;
   look->newest_step = LOOK_NONE;
   sqlite3_busy_timeout(db, BUSY_MILLISECONDS);
@@ -232,3 +234,5 @@ void look_close(struct look *look) {
 int look_runs(struct look *look) { return look->runs; }
 
 sqlite3 *look_db(struct look *look) { return look->db; }
+
+unsigned long look_id(const struct look *look) { return look->id; }

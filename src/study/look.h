@@ -118,4 +118,7 @@ int look_first_difference(struct look *look, int run_a, int run_b, int from);
 /* The connection itself, for the SQL view: same functions, same fast views. */
 struct sqlite3 *look_db(struct look *look);
 
+/* A number that no other look of this process has had, for whoever keeps what was reckoned from one. */
+unsigned long look_id(const struct look *look);
+
 #endif

@@ -83,6 +83,7 @@ void look_cache_drop(struct look_cache *cache, bool (*stale)(const struct look_e
                      const int *context);
 
 struct look {
+  unsigned long id; /* no other look of this process has it */
   sqlite3 *db;
   sqlite3_stmt *statements[ASK_COUNT];
   struct look_cache caches[LOOK_KINDS];

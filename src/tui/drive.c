@@ -15,7 +15,8 @@ static int known(int number) { return number > 0 ? number : 0; }
 
 /* How far the dials go for the run and the step where they are. */
 static void read_limits(struct drive *d) {
-  d->limits = (struct limits){.runs = known(look_runs(d->look)), .help_top = screen_help_last(d->cells.rows)};
+  d->limits =
+      (struct limits){.runs = known(look_runs(d->look)), .help_top = screen_help_last(d->cells.rows, d->cells.columns)};
   bool examples = d->sql->outcome == SQL_NOTHING_ASKED;
   d->limits.sql_rows = examples ? SQL_EXAMPLES : d->sql->rows;
   d->limits.sql_columns = d->sql->columns;

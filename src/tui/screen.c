@@ -112,8 +112,40 @@ static void draw_slots(struct cells *cells, struct area area, const struct state
 
 /* ---- help ------------------------------------------------------------------------------------------------------------- */
 
-/* The lines of the help, from the one table. Only those that are visible are drawn. */
-static void draw_help(struct cells *cells, struct area area, int top) {
+#define AROUND_HELP 4  /* rows: title, rule, message, status */
+#define HELP_NAMES 110 /* columns from which on the names of the actions are shown, for scripts */
+#define HELP_TEXT 22   /* where the words begin */
+
+/* Bytes of `text` to set in a line of `width` columns: up to a blank, or all that fit where there is none. The help is ASCII but
+ * for a few signs of one column, so that columns are counted by characters. */
+static int line_bytes(const char *text, int width) {
+  int bytes = 0, blank = 0, columns = 0;
+  for (; text[bytes]; bytes++) {
+    columns += ((unsigned char)text[bytes] & 0xC0) != 0x80;
+    if (columns > width) return blank > 0 ? blank : bytes;
+    if (text[bytes] == ' ') blank = bytes;
+  }
+  return bytes;
+}
+
+/* The help of one action from `line` on; returns its lines. cells NULL: they are only counted. */
+static int draw_help_row(struct cells *cells, struct area area, int line, const struct action_row *row) {
+  bool named = area.columns >= HELP_NAMES;
+  int width = area.columns - HELP_TEXT - (named ? 20 : 1), lines = 0;
+  if (width < 20) width = 20;
+  if (cells) cells_put(cells, area, line, 3, 18, ROLE_KEY, row->keys);
+  if (cells && named) cells_put_right(cells, area, line, area.columns - 1, -1, ROLE_DIM, row->name);
+  for (const char *text = row->help; *text; lines++) {
+    int bytes = line_bytes(text, width);
+    if (cells) cells_putf(cells, area, line + lines, HELP_TEXT, -1, ROLE_TEXT, "%.*s", bytes, text);
+    text += bytes;
+    while (*text == ' ') text++;
+  }
+  return lines;
+}
+
+/* The help, from the one table, of which the first `top` lines are out of sight; returns how many lines it has. */
+static int draw_help(struct cells *cells, struct area area, int top) {
   int line = 0;
   const char *group = "";
   for (int a = ACTION_NONE + 1; a < ACTION_COUNT; a++) {
@@ -121,24 +153,17 @@ static void draw_help(struct cells *cells, struct area area, int top) {
     if (strcmp(group, row->group) != 0) {
       group = row->group;
       if (line) line++;
-      cells_put(cells, area, line++ - top, 1, -1, ROLE_TITLE, group);
+      if (cells) cells_put(cells, area, line - top, 1, -1, ROLE_TITLE, group);
+      line++;
     }
-    cells_put(cells, area, line - top, 3, 18, ROLE_KEY, row->keys);
-    cells_put(cells, area, line - top, 22, -1, ROLE_TEXT, row->help);
-    line++;
+    line += draw_help_row(cells, area, line - top, row);
   }
+  return line;
 }
 
-#define AROUND_HELP 4 /* rows: title, rule, message, status */
-
-int screen_help_last(int rows) {
-  int lines = 0;
-  for (int a = ACTION_NONE + 1; a < ACTION_COUNT; a++) {
-    bool begins =
-        a == ACTION_NONE + 1 || strcmp(action_row((enum action)a)->group, action_row((enum action)(a - 1))->group);
-    lines += 1 + (begins ? a == ACTION_NONE + 1 ? 1 : 2 : 0);
-  }
-  return lines > rows - AROUND_HELP ? lines - (rows - AROUND_HELP) : 0;
+int screen_help_last(int rows, int columns) {
+  int lines = draw_help(NULL, (struct area){0, 0, rows, columns}, 0), room = rows - AROUND_HELP;
+  return lines > room ? lines - room : 0;
 }
 
 /* ---- all of it -------------------------------------------------------------------------------------------------------- */
@@ -177,7 +202,7 @@ void screen_draw(struct cells *cells, const struct state *s, struct look *look, 
   if (s->mode == INPUT_HELP) {
     struct area body = area_rows(area, 1, area.rows - 3);
     cells_rule(cells, body, 0, "help: every key");
-    int last = screen_help_last(area.rows); /* the screen may have grown since */
+    int last = screen_help_last(area.rows, area.columns); /* the screen may have grown since */
     draw_help(cells, area_rows(body, 1, body.rows - 1), s->help_top < last ? s->help_top : last);
     if (s->help_top < last) cells_put_right(cells, area, area.rows - 2, area.columns - 1, -1, ROLE_DIM, "↓ more");
     return;

@@ -22,8 +22,10 @@ static kvs_status play_word(struct drive *d, const char *word, const struct plac
   } else if (action != ACTION_NONE) {
     drive_action(d, action);
   } else {
-    return kvs_fail(err, KVS_ERR_INPUT, "%s:%d: there is no key and no action `%s`; `kvstep view --help` tells which",
-                    at->path, at->line, word);
+    return kvs_fail(
+        err, KVS_ERR_INPUT,
+        "%s:%d: there is no key and no action `%s`; the help (?) lists the keys, and on 110 columns the actions",
+        at->path, at->line, word);
   }
   d->state.request = REQUEST_NONE; /* there is no terminal to suspend or redraw */
   return KVS_OK;

@@ -30,9 +30,9 @@ struct side {
 #define KEPT 256 /* more than a screen has lines, so that the lines of one screen never push each other out */
 
 struct numbers {
-  const struct look *look;
+  unsigned long look; /* look_id */
   int run_a, run_b, step;
-  int tokens[2], positions[2]; /* with the logits: another trace in the same place is not mistaken for this one */
+  int tokens[2], positions[2];
   double top_logits[2];
   double kl, max_abs;
   int tops[2];
@@ -44,7 +44,7 @@ static bool alike(double x, double y) { return x == y || (isnan(x) && isnan(y));
 
 static bool is_of(const struct numbers *n, const struct look *look, const struct pair *p, int step,
                   const struct side *sides) {
-  bool same = n->look == look && n->run_a == p->a->run && n->run_b == p->b->run && n->step == step;
+  bool same = n->look == look_id(look) && n->run_a == p->a->run && n->run_b == p->b->run && n->step == step;
   for (int i = 0; i < 2; i++)
     same = same && n->tokens[i] == sides[i].token && n->positions[i] == sides[i].position &&
            alike(n->top_logits[i], sides[i].top_logit);
@@ -65,7 +65,7 @@ static const struct numbers *numbers_of(struct look *look, const struct pair *p,
   if (!a || !b || !a->logits || !b->logits) return NULL;
   int count = p->a->n_vocab;
   *words -= count;
-  *n = (struct numbers){.look = look,
+  *n = (struct numbers){.look = look_id(look),
                         .run_a = p->a->run,
                         .run_b = p->b->run,
                         .step = step,
@@ -82,7 +82,7 @@ static const struct numbers *numbers_of(struct look *look, const struct pair *p,
 
 /* Finished steps do not change: what was once looked through is not looked through again. */
 static struct search {
-  const struct look *look;
+  unsigned long look; /* look_id */
   int run_a, run_b;
   char created[2][32];
   int sought; /* no difference before this step */
@@ -90,10 +90,10 @@ static struct search {
 } search;
 
 static void search_for(const struct look *look, const struct pair *p) {
-  if (search.look == look && search.run_a == p->a->run && search.run_b == p->b->run &&
+  if (search.look == look_id(look) && search.run_a == p->a->run && search.run_b == p->b->run &&
       strcmp(search.created[0], p->a->created_at) == 0 && strcmp(search.created[1], p->b->created_at) == 0)
     return;
-  search = (struct search){.look = look, .run_a = p->a->run, .run_b = p->b->run};
+  search = (struct search){.look = look_id(look), .run_a = p->a->run, .run_b = p->b->run};
   snprintf(search.created[0], sizeof search.created[0], "%s", p->a->created_at);
   snprintf(search.created[1], sizeof search.created[1], "%s", p->b->created_at);
 }

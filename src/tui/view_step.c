@@ -37,7 +37,7 @@ static void moment_words(char *text, size_t size, kvs_phase phase, const struct 
     if (t->position == P || t->position == LOOK_NONE)
       snprintf(text, size, "t = cache length %d", P);
     else
-      snprintf(text, size, "cache length %d, t = %d", P, t->position);
+      snprintf(text, size, "cache length %d, t = %s", P, prediction_number(&asked, t->position, number));
     break;
   case KVS_EMBED:
     if (t->position == LOOK_NONE)
@@ -181,8 +181,8 @@ static void draw_row(struct cells *cells, struct area area, int line, int row, c
     cells_put(cells, area, line, at, 7, s->moment == KVS_SCORE ? ROLE_NEW : ROLE_TEXT, number);
   }
   if (head && head->weights && row < head->rows && reached(s, KVS_SOFTMAX)) {
-    number_text((double)head->weights[row], 7, number);
-    cells_put(cells, area, line, at + 7, 7, s->moment == KVS_SOFTMAX ? ROLE_NEW : ROLE_TEXT, number);
+    enum role shown = s->moment == KVS_SOFTMAX ? ROLE_NEW : ROLE_TEXT;
+    cells_putf(cells, area, line, at + 7, 7, shown, "%7.3f", (double)head->weights[row]);
     cells_bar(cells, area, line, at + 15, area.columns - at - 15 - (own ? 7 : 0), ROLE_BAR, (double)head->weights[row]);
   }
   if (own && area.columns - at > 24) cells_put_right(cells, area, line, area.columns, 6, ROLE_DIM, "itself");
