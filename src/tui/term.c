@@ -374,15 +374,20 @@ static int translated(int key) {
   return key > 255 ? TERM_NOTHING : key;
 }
 
-/* After an ESC that belongs to no key we know: a control sequence's rest is no typing, so it is swallowed. */
+/* The rest of a control sequence, up to its final byte. It is no typing. */
+static void swallow(void) {
+  for (int c = getch(); c != ERR && c < 256; c = getch())
+    if (c >= 0x40 && c <= 0x7E) break;
+}
+
+/* After an ESC that belongs to no key we know. */
 static int after_escape(void) {
   int next = getch();
   if (next != '[' && next != 'O') {
     if (next != ERR) ungetch(next);
     return KEYS_ESCAPE;
   }
-  for (int c = getch(); c != ERR && c < 256; c = getch())
-    if (c >= 0x40 && c <= 0x7E) break;
+  swallow();
   return TERM_NOTHING;
 }
 
@@ -410,6 +415,10 @@ static int ready_key(bool *any) {
   *any = key != ERR;
   if (key == ERR) return TERM_NOTHING;
   if (key == KEYS_ESCAPE) return after_escape();
+  if (key == KEY_MOUSE) { /* terminfo has how its report begins, and no more */
+    swallow();
+    return TERM_NOTHING;
+  }
   if (key >= 0x80 && key <= 0xFF) return character(key);
   return translated(key);
 }
