@@ -238,7 +238,7 @@ static void playing_starts_stops_and_has_a_pace(void **unused) {
 
 static void an_empty_trace_holds_every_dial_still(void **unused) {
   (void)unused;
-  const struct limits none = {.runs = 0};
+  const struct limits none = {0};
   struct state s;
   state_init(&s, &none);
   for (int a = ACTION_NONE + 1; a < ACTION_COUNT; a++) {
