@@ -13,8 +13,8 @@
 
 #include "tui/cells.h"
 
-/* Instructions of SQLite's machine between two looks at the callback: some tens of microseconds. */
-#define POLL_EVERY 1000
+/* Instructions of SQLite's machine between two looks at the callback: microseconds, or with long values milliseconds. */
+#define POLL_EVERY 100
 
 /* A single instruction cannot be interrupted, so no value may be so long that one takes noticeable time. The longest BLOB of a
  * trace, logits over a large vocabulary, has half a mebibyte. */
