@@ -247,6 +247,22 @@ static void test_save_screen(void **state) {
 }
 
 /* ^C leaves what is being done and never the program; so does SIGINT from elsewhere. Unknown keys do nothing. */
+/* A query without an end says so, stops at ^C or Escape at once, and loses no other key. */
+static void test_endless_query(void **state) {
+  (void)state;
+  static const char endless[] =
+      ";WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n\r";
+  open_screen();
+  type_and_see(endless, "still at it");
+  type("1");
+  type_and_see("\x03", "1 step:");
+  type_and_see("9", "stopped before the first row");
+  type_and_see(endless, "still at it");
+  type_and_see("\x1b", "stopped before the first row");
+  type_and_see(";SELECT 40 + 2 AS answer\r", "row 1 of 1");
+  quit_whole();
+}
+
 static void test_cancel_and_unknown_keys(void **state) {
   (void)state;
   open_screen();
@@ -783,6 +799,7 @@ int main(void) {
       SCREEN_TEST(test_difference),
       SCREEN_TEST(test_commands),
       SCREEN_TEST(test_save_screen),
+      SCREEN_TEST(test_endless_query),
       SCREEN_TEST(test_cancel_and_unknown_keys),
       SCREEN_TEST(test_plays),
       SCREEN_TEST(test_colors),

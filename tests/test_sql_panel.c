@@ -114,6 +114,14 @@ static void values_of_every_type(void **state) {
     assert_int_equal(panel->column[c].number, c < 2 || c == 4);
   }
   see("row 1 of 1, column 1 of 6, ");
+  ask("SELECT replace(hex(zeroblob(100)), '00', char(233, 769)) AS marks"); /* é and one more accent: four bytes, one column */
+  char got[64];
+  sql_panel_text(panel, 0, 0, got, 16); /* cut between characters */
+  assert_string_equal(got, "\u00e9\u0301\u00e9\u0301\u00e9…");
+  ask("SELECT replace(hex(zeroblob(1000)), '00', 'x') AS long, 'a' || char(0) || 'b', '' AS empty");
+  see("xxxxxxxxxx…");
+  see_value(0, 1, "a\\0b");
+  see_value(0, 2, "");
 }
 
 static void a_question_to_the_trace_itself(void **state) {
@@ -185,6 +193,8 @@ static void errors_show_where(void **state) {
       {"SELECT * FROM nowhere", "no such table: nowhere", -1},
       {"DELETE FROM run", "a trace is only read here", 0},
       {"SELECT 1;  CREATE TABLE t (a)", "a trace is only read here", 11},
+      {"VACUUM INTO '/tmp/kvstep-no-such.db'", "a trace is only read here", 0},
+      {"PRAGMA journal_mode = wal", "a trace is only read here", 0},
       {"SELECT abs(-9223372036854775808)", "integer overflow", -1},
       {"SELECT randomblob(100000000)", "string or blob too big", -1},
   };

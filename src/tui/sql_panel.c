@@ -13,8 +13,8 @@
 
 #include "tui/cells.h"
 
-/* Instructions of SQLite's machine between two looks at the callback: some tens of microseconds. */
-#define POLL_EVERY 1000
+/* Instructions of SQLite's machine between two looks at the callback: microseconds, or with long values milliseconds. */
+#define POLL_EVERY 100
 
 /* A single instruction cannot be interrupted, so no value may be so long that one takes noticeable time. The longest BLOB of a
  * trace, logits over a large vocabulary, has half a mebibyte. */
@@ -287,17 +287,26 @@ const struct sql_value *sql_panel_value(const struct sql_panel *p, int row, int 
   return p->value + (size_t)p->order[row] * (size_t)p->columns + column;
 }
 
+/* What does not fit is cut at a character and ends in `…`. */
 static void text_of_bytes(const struct sql_panel *p, const struct sql_value *value, char *text, size_t size) {
   const char *bytes = p->bytes + value->bytes.at;
   size_t used = 0;
-  for (int i = 0; i < value->bytes.kept && used + 3 < size; i++) {
+  int i = 0;
+  for (; i < value->bytes.kept && used + 6 < size; i++) {
     const char *escape = bytes[i] == '\n' ? "\\n" : bytes[i] == '\t' ? "\\t" : bytes[i] == '\0' ? "\\0" : NULL;
     if (escape)
       used += (size_t)snprintf(text + used, size - used, "%s", escape);
     else
       text[used++] = bytes[i];
   }
-  text[used] = '\0';
+  bool cut = i < value->bytes.length;
+  bool within = cut && i > 0 && ((unsigned char)bytes[i - 1] & 0x80) &&
+                (i == value->bytes.kept || ((unsigned char)bytes[i] & 0xC0) == 0x80);
+  if (within) { /* back to the beginning of the last character */
+    while (used > 0 && ((unsigned char)text[used - 1] & 0xC0) == 0x80) used--;
+    used -= used > 0;
+  }
+  snprintf(text + used, size - used, "%s", cut ? "…" : "");
 }
 
 /* As long as the column's decimals leave a number its digits. */

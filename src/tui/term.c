@@ -374,10 +374,11 @@ static int translated(int key) {
   return key > 255 ? TERM_NOTHING : key;
 }
 
-/* The rest of a control sequence, up to its final byte. It is no typing. */
-static void swallow(void) {
+/* The rest of a control sequence that is no key of ours: it is no typing. */
+static int swallow_sequence(void) {
   for (int c = getch(); c != ERR && c < 256; c = getch())
     if (c >= 0x40 && c <= 0x7E) break;
+  return TERM_NOTHING;
 }
 
 /* After an ESC that belongs to no key we know. */
@@ -387,8 +388,7 @@ static int after_escape(void) {
     if (next != ERR) ungetch(next);
     return KEYS_ESCAPE;
   }
-  swallow();
-  return TERM_NOTHING;
+  return swallow_sequence();
 }
 
 /* The character that begins with this byte. What is no UTF-8 is left out, byte by byte. */
@@ -415,10 +415,7 @@ static int ready_key(bool *any) {
   *any = key != ERR;
   if (key == ERR) return TERM_NOTHING;
   if (key == KEYS_ESCAPE) return after_escape();
-  if (key == KEY_MOUSE) { /* terminfo has how its report begins, and no more */
-    swallow();
-    return TERM_NOTHING;
-  }
+  if (key == KEY_MOUSE) return swallow_sequence(); /* only the beginning of a click's report has been read */
   if (key >= 0x80 && key <= 0xFF) return character(key);
   return translated(key);
 }
