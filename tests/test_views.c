@@ -252,7 +252,7 @@ static void help_ends_at_its_end(void **state) {
   for (int i = 0; i < 300; i++) drive_key(&drive, 'j');
   draw(80, 24);
   sees("leave kvstep");
-  sees("head 2, run 2, save-screen"); /* a long line goes on in the next one */
+  sees("head 1, run 2, save-screen"); /* a long line goes on in the next one */
   sees("                      FILE, quit");
   misses("↓ more");
   misses("steps-forward");
