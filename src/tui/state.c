@@ -127,9 +127,9 @@ static void step_action(struct state *s, const struct limits *limits, enum actio
 }
 
 /* Another run keeps the step, so that two runs can be looked at in turn. */
-static void go_to_run(struct state *s, const struct limits *limits, int run) {
+static void go_to_run(struct state *s, const struct limits *limits, long long run) {
   if (limits->runs < 2) state_say(s, false, "this trace has one run");
-  s->run = limits->runs > 0 ? (run - 1 + limits->runs) % limits->runs + 1 : 1;
+  s->run = limits->runs > 0 ? (int)((run - 1 + limits->runs) % limits->runs) + 1 : 1;
   s->row = -1;
 }
 
@@ -148,10 +148,10 @@ static void dial_action(struct state *s, const struct limits *limits, enum actio
     s->head = clamp(s->head - 1, 0, limits->heads - 1);
     break;
   case ACTION_NEXT_RUN:
-    go_to_run(s, limits, s->run + 1);
+    go_to_run(s, limits, s->run + 1LL);
     break;
   case ACTION_PREVIOUS_RUN:
-    go_to_run(s, limits, s->run - 1);
+    go_to_run(s, limits, s->run - 1LL);
     break;
   case ACTION_OTHER_RUN:
     s->other_run = diverge_next_other(s->run, s->other_run, limits->runs);
