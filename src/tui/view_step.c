@@ -45,7 +45,7 @@ static void moment_words(char *text, size_t size, kvs_phase phase, const struct 
     snprintf(text, size, "q, k, v of this token only");
     break;
   case KVS_APPEND:
-    snprintf(text, size, "row %d ← k, v   length %d → %d", P, P, t->length_after);
+    snprintf(text, size, "row %d ← k, v; now %d rows", P, t->length_after);
     break;
   case KVS_SCORE:
     snprintf(text, size, "q·K[i]/%s%d, i = 0..%d", root, run->head_dim, rows - 1);
@@ -53,14 +53,15 @@ static void moment_words(char *text, size_t size, kvs_phase phase, const struct 
   case KVS_SOFTMAX: {
     double sum = 0;
     for (int i = 0; head && head->weights && i < rows; i++) sum += (double)head->weights[i];
-    snprintf(text, size, "%d weights, sum %.3f, %s", rows, sum, t->mode == KVS_PREFILL ? "causal mask" : "no mask");
+    snprintf(text, size, "%d weights%s sum %.3f, %s", rows, rows < 100 ? "," : "", sum,
+             t->mode == KVS_PREFILL ? "masked" : "no mask");
     break;
   }
   case KVS_MIX:
     snprintf(text, size, "Σ w[i]·V[i] → %d numbers", run->head_dim);
     break;
   case KVS_OUTPUT:
-    snprintf(text, size, "%d heads → c_proj → %d numbers", run->n_head, run->n_embd);
+    snprintf(text, size, "%d heads, c_proj → %d numbers", run->n_head, run->n_embd);
     break;
   case KVS_MLP:
     snprintf(text, size, "residual, ln_2, MLP, residual");
