@@ -129,7 +129,7 @@ static struct glyph next_glyph(const char **text, size_t *left, bool ascii) {
   if (!shown) {
     append(&glyph, "?", 1);
   } else if (ascii) {
-    char stand_in = character_ascii(unit.code);
+    const char stand_in = character_ascii(unit.code);
     append(&glyph, &stand_in, 1);
   } else {
     if (glyph.width == 0) append(&glyph, "◌", 3); /* a mark with nothing to stand on */

@@ -6,6 +6,9 @@
 
 #include "tui/view.h"
 
+/* A vector of this name is missing because there is none; any other, because it was not logged. */
+static const char no_position[] = "no position";
+
 static double dot(const float *a, const float *b, int n) {
   double sum = 0;
   for (int i = 0; i < n; i++) sum += (double)a[i] * (double)b[i];
@@ -23,7 +26,7 @@ static void draw_vector(struct cells *cells, struct area area, int line, const c
                         double scale, enum role role) {
   cells_put(cells, area, line, 1, 14, role, name);
   if (!values) {
-    cells_put(cells, area, line, 16, -1, ROLE_DIM, "none was added");
+    cells_put(cells, area, line, 16, -1, ROLE_DIM, strcmp(name, no_position) == 0 ? "none was added" : "not logged");
     return;
   }
   char norm[24];
@@ -102,7 +105,10 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   int P = step->length_before, used = step->position;
   snprintf(name, sizeof name, "wte[%d] %.20s", step->token, step->text);
   draw_vector(cells, area, 0, name, v->wte, run->n_embd, largest(v->wte, run->n_embd), ROLE_TEXT);
-  snprintf(name, sizeof name, used == LOOK_NONE ? "no position" : "+ wpe[%d]", used);
+  if (used == LOOK_NONE)
+    snprintf(name, sizeof name, "%s", no_position);
+  else
+    snprintf(name, sizeof name, "+ wpe[%d]", used);
   draw_vector(cells, area, 1, name, v->wpe, run->n_embd, v->wpe ? largest(v->wpe, run->n_embd) : 1,
               used == P ? ROLE_RIGHT : ROLE_WRONG);
   draw_vector(cells, area, 2, "= x", v->x, run->n_embd, largest(v->x, run->n_embd), ROLE_NEW);

@@ -18,20 +18,34 @@ static void draw_strip(struct cells *cells, struct area area, int line, int at, 
   }
 }
 
+static int heaviest(const struct look_head *head) {
+  int best = 0;
+  for (int i = 1; i < head->rows; i++)
+    if (head->weights[i] > head->weights[best]) best = i;
+  return best;
+}
+
+/* The picked head in words, where there is no line for each; returns the columns used. */
+static int draw_picked(struct cells *cells, struct area area, int at, const struct state *s, struct look *look) {
+  const struct look_head *h = look_head(look, s->run, s->step, s->layer, s->head);
+  if (!h || !h->weights || h->rows <= 0) return 0;
+  int best = heaviest(h);
+  return cells_putf(cells, area, 0, at, -1, ROLE_HERE, "; here: row %d %s %.2f", best,
+                    look_row_text(look, s->run, s->step, s->layer, best), (double)h->weights[best]);
+}
+
 static void draw_head(struct cells *cells, struct area area, int line, int at, int width, int lines, int layer,
                       int head, const struct state *s, struct look *look) {
   bool here = layer == s->layer && head == s->head;
   const struct look_head *h = look_head(look, s->run, s->step, layer, head);
   if (here) cells_put(cells, area, line, at - 1, 1, ROLE_HERE, "▸");
-  if (!h || !h->weights) {
+  if (!h || !h->weights || h->rows <= 0) {
     cells_put(cells, area, line, at, width, ROLE_DIM, width >= 10 ? "not logged" : "-");
     return;
   }
   draw_strip(cells, area, line, at, width, h);
   if (lines < 2) return;
-  int best = 0;
-  for (int i = 1; i < h->rows; i++)
-    if (h->weights[i] > h->weights[best]) best = i;
+  int best = heaviest(h);
   char text[64];
   snprintf(text, sizeof text,
            width >= 14  ? "%d %.9s %.2f"
@@ -62,7 +76,10 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   window_of(run->n_layer, (area.rows - 2) / lines, s->layer, &first, &last);
   static const char words[] = "weights over the rows, old to new";
   int used = cells_put(cells, area, 0, 0, -1, ROLE_DIM, words);
-  if (lines > 1) used += cells_put(cells, area, 0, used, -1, ROLE_DIM, "; below: heaviest row, token, weight");
+  if (lines > 1)
+    used += cells_put(cells, area, 0, used, -1, ROLE_DIM, "; below: heaviest row, token, weight");
+  else
+    used += draw_picked(cells, area, used, s, look);
   if (used + 17 <= area.columns) cells_put_right(cells, area, 0, area.columns, -1, ROLE_DIM, "Enter: step view");
   for (int head = first_head; head <= last_head; head++)
     cells_putf(cells, area, 1, LEFT + 1 + (head - first_head) * (width + 2), width,

@@ -49,7 +49,7 @@ static void moment_words(char *text, size_t size, kvs_phase phase, const struct 
     snprintf(text, size, "q, k, v of this token only");
     break;
   case KVS_APPEND:
-    snprintf(text, size, "row %d ← k, v   length %d → %s", P, P, prediction_number(&asked, t->length_after, number));
+    snprintf(text, size, "row %d ← k, v; now %s rows", P, prediction_number(&asked, t->length_after, number));
     break;
   case KVS_SCORE:
     snprintf(text, size, "q·K[i]/%s%d, i = 0..%d", root, run->head_dim, rows - 1);
@@ -57,15 +57,15 @@ static void moment_words(char *text, size_t size, kvs_phase phase, const struct 
   case KVS_SOFTMAX: {
     double sum = 0;
     for (int i = 0; head && head->weights && i < rows; i++) sum += (double)head->weights[i];
-    snprintf(text, size, "%s weights, sum %.3f, %s", prediction_number(&asked, rows, number), sum,
-             t->mode == KVS_PREFILL ? "causal mask" : "no mask");
+    snprintf(text, size, "%s weights%s sum %.3f, %s", prediction_number(&asked, rows, number), rows < 100 ? "," : "",
+             sum, t->mode == KVS_PREFILL ? "masked" : "no mask");
     break;
   }
   case KVS_MIX:
     snprintf(text, size, "Σ w[i]·V[i] → %d numbers", run->head_dim);
     break;
   case KVS_OUTPUT:
-    snprintf(text, size, "%d heads → c_proj → %d numbers", run->n_head, run->n_embd);
+    snprintf(text, size, "%d heads, c_proj → %d numbers", run->n_head, run->n_embd);
     break;
   case KVS_MLP:
     snprintf(text, size, "residual, ln_2, MLP, residual");
