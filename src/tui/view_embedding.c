@@ -31,7 +31,7 @@ static void draw_vector(struct cells *cells, struct area area, int line, const c
   }
   char norm[24];
   number_text(sqrt(dot(values, values, n)), 7, norm);
-  cells_graph(cells, area, line, 16, area.columns - 32, role == ROLE_TEXT ? ROLE_BAR : role, values, n, scale);
+  cells_graph(cells, area, line, 16, area.columns - 32, ROLE_BAR, values, n, scale);
   cells_putf(cells, area, line, area.columns - 14, -1, ROLE_DIM, "norm %s", norm);
 }
 
