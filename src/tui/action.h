@@ -40,7 +40,7 @@
   X(SEARCH, "search", "/", "Find", "search for a token's text")                                                        \
   X(SEARCH_NEXT, "search-next", "n", "Find", "the next match")                                                         \
   X(SEARCH_PREVIOUS, "search-previous", "N", "Find", "the match before")                                               \
-  X(DIFFERENCE, "first-difference", "d", "Find", "the first step where this run differs from run 1")                   \
+  X(DIFFERENCE, "first-difference", "d", "Find", "the first step where this run differs from the other one")           \
   X(SQL, "sql", ";", "Find", "ask the trace in SQL; Up and Down bring earlier questions back")                         \
   X(SORT, "sort", "s", "Find", "SQL: sort by this column, again: the other way")                                       \
   X(PREDICT, "predict", "p", "Learn", "hide the next number, ask for it, then show it; Escape skips")                  \

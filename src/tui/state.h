@@ -39,7 +39,7 @@ struct state {
   int run; /* from 1 */
   int step, layer, head;
   kvs_phase moment; /* everything up to and including it has happened */
-  int other_run;    /* the run that the compare view sets beside this one; 0: none */
+  int other_run;    /* the run set beside this one; 0: not chosen, run 1 or beside run 1 run 2 */
   int row;          /* the cache row that the row cursor is on; −1: the new one */
   enum view_id view;
 
