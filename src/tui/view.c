@@ -22,6 +22,13 @@ void number_text(double value, int width, char *text) {
   snprintf(text, 24, "%*s", width, room);
 }
 
+double vector_largest(const float *values, int count) {
+  double most = 0;
+  for (int i = 0; values && i < count; i++)
+    if (fabs((double)values[i]) > most) most = fabs((double)values[i]);
+  return most;
+}
+
 void draw_absent(struct cells *cells, struct area area, const char *what, const char *remedy) {
   int row = area.rows / 2 - 1;
   int what_at = (area.columns - text_columns(what)) / 2, remedy_at = (area.columns - text_columns(remedy)) / 2;

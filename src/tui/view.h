@@ -23,6 +23,9 @@ extern const struct view view_step, view_cache, view_map, view_heads, view_produ
 /* A number in `width` ≥ 6 columns with the digits its size allows: "-0.031", "12.40", "1.2e-7", "   nan". `text` [24]. */
 void number_text(double value, int width, char *text);
 
+/* The largest magnitude among the values, as the scale of a graph; 0 for none. */
+double vector_largest(const float *values, int count);
+
 /* Says in the middle of the area what is missing and how to get it. */
 void draw_absent(struct cells *cells, struct area area, const char *what, const char *remedy);
 

@@ -10,20 +10,13 @@ static double norm_of(const float *values, int count) {
   return sqrt(sum);
 }
 
-static double largest(const float *values, int count) {
-  double most = 0;
-  for (int i = 0; i < count; i++)
-    if (fabs((double)values[i]) > most) most = fabs((double)values[i]);
-  return most;
-}
-
 /* A head's part of k or v: its norm and a graph in `width` columns. */
 static void draw_part(struct cells *cells, struct area area, int line, int at, int width, enum role role,
                       const float *values, int count) {
   char number[24];
   number_text(norm_of(values, count), 7, number);
   cells_put(cells, area, line, at, 7, ROLE_DIM, number);
-  cells_graph(cells, area, line, at + 8, width - 9, role, values, count, largest(values, count));
+  cells_graph(cells, area, line, at + 8, width - 9, role, values, count, vector_largest(values, count));
 }
 
 static void draw_line(struct cells *cells, struct area area, int line, int row, int width, const struct state *s,

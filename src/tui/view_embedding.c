@@ -15,13 +15,6 @@ static double dot(const float *a, const float *b, int n) {
   return sum;
 }
 
-static double largest(const float *values, int count) {
-  double most = 0;
-  for (int i = 0; i < count; i++)
-    if (fabs((double)values[i]) > most) most = fabs((double)values[i]);
-  return most;
-}
-
 static void draw_vector(struct cells *cells, struct area area, int line, const char *name, const float *values, int n,
                         double scale, enum role role) {
   cells_put(cells, area, line, 1, 14, role, name);
@@ -82,7 +75,7 @@ static void draw_neighbours(struct cells *cells, struct area area, int line, con
       cells_put(cells, area, line++, 16, -1, ROLE_DIM, "no step near there used it, so the trace does not have it");
       continue;
     }
-    draw_vector(cells, area, line++, name, other, run->n_embd, largest(other, run->n_embd), role);
+    draw_vector(cells, area, line++, name, other, run->n_embd, vector_largest(other, run->n_embd), role);
     if (!known || t == P) continue;
     double distance = 0, cosine = dot(right, other, run->n_embd) /
                                   sqrt(dot(right, right, run->n_embd) * dot(other, other, run->n_embd));
@@ -104,14 +97,14 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   char name[32];
   int P = step->length_before, used = step->position;
   snprintf(name, sizeof name, "wte[%d] %.20s", step->token, step->text);
-  draw_vector(cells, area, 0, name, v->wte, run->n_embd, largest(v->wte, run->n_embd), ROLE_TEXT);
+  draw_vector(cells, area, 0, name, v->wte, run->n_embd, vector_largest(v->wte, run->n_embd), ROLE_TEXT);
   if (used == LOOK_NONE)
     snprintf(name, sizeof name, "%s", no_position);
   else
     snprintf(name, sizeof name, "+ wpe[%d]", used);
-  draw_vector(cells, area, 1, name, v->wpe, run->n_embd, v->wpe ? largest(v->wpe, run->n_embd) : 1,
+  draw_vector(cells, area, 1, name, v->wpe, run->n_embd, v->wpe ? vector_largest(v->wpe, run->n_embd) : 1,
               used == P ? ROLE_RIGHT : ROLE_WRONG);
-  draw_vector(cells, area, 2, "= x", v->x, run->n_embd, largest(v->x, run->n_embd), ROLE_NEW);
+  draw_vector(cells, area, 2, "= x", v->x, run->n_embd, vector_largest(v->x, run->n_embd), ROLE_NEW);
   cells_putf(cells, area, 4, 1, -1, ROLE_TEXT, "The rows of wpe around position %d:", P);
   draw_neighbours(cells, area, 5, s, look, run, P, used);
 }

@@ -100,13 +100,6 @@ static void draw_moments(struct cells *cells, struct area area, const struct sta
   }
 }
 
-static double largest(const float *values, int count) {
-  double most = 0;
-  for (int i = 0; values && i < count; i++)
-    if (fabs((double)values[i]) > most) most = fabs((double)values[i]);
-  return most;
-}
-
 static void draw_vector(struct cells *cells, struct area area, int row, const char *name, const float *values,
                         int count) {
   cells_put(cells, area, row, 1, 5, ROLE_DIM, name);
@@ -118,7 +111,7 @@ static void draw_vector(struct cells *cells, struct area area, int row, const ch
   for (int i = 0; i < count; i++) norm += (double)values[i] * (double)values[i];
   char number[24];
   number_text(sqrt(norm), 7, number);
-  cells_graph(cells, area, row, 6, area.columns - 20, ROLE_BAR, values, count, largest(values, count));
+  cells_graph(cells, area, row, 6, area.columns - 20, ROLE_BAR, values, count, vector_largest(values, count));
   cells_putf(cells, area, row, area.columns - 13, -1, ROLE_DIM, "norm%s", number);
 }
 
@@ -151,8 +144,8 @@ static void draw_row_graphs(struct cells *cells, struct area area, int line, int
   const struct look_row *kv = look_row(look, s->run, s->step, s->layer, row);
   const float *k = kv ? head_part(run, kv->k, s->head) : NULL, *v = kv ? head_part(run, kv->v, s->head) : NULL;
   int d = run->head_dim;
-  if (k) cells_graph(cells, area, line, 16, width, role, k, d, largest(k, d));
-  if (v) cells_graph(cells, area, line, 18 + width, width, role, v, d, largest(v, d));
+  if (k) cells_graph(cells, area, line, 16, width, role, k, d, vector_largest(k, d));
+  if (v) cells_graph(cells, area, line, 18 + width, width, role, v, d, vector_largest(v, d));
 }
 
 /* One line of the rows' table; what the moment has not reached stays empty. */
