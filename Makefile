@@ -53,7 +53,7 @@ SHARED    := $(BUILD)/libkvstep.so.$(VERSION)
 EXTENSION := $(BUILD)/kvstep.so
 
 .SECONDARY:
-.PHONY: all demo test test-binaries bench install check-install samples screens format lint lint-format lint-cppcheck help clean
+.PHONY: all demo test test-binaries bench install check-install samples screens fault-pages format lint lint-format lint-cppcheck help clean
 all: $(PROGRAM) $(STATIC) $(SHARED) $(EXTENSION)
 	@:
 
@@ -138,6 +138,12 @@ samples: all
 	./kvstep run -p 'It is a truth' -n 12 --layers 0,3 -o traces/sample-austen.db --force
 	./kvstep run -p 'It is a truth' -n 12 --layers 0,3 -o traces/sample-austen.db --append --fault off-by-one
 	./kvstep run -p 'It is a truth' -n 12 --layers 0,3 -o traces/sample-austen.db --append --fault reset-to-zero
+
+# docs/faults, from the table of faults.
+fault-pages: all
+	./kvstep faults -o markdown > docs/faults/README.md
+	for name in $$(./kvstep faults -o json | sed -n 's/^ *"name": "\(.*\)",$$/\1/p'); do \
+	  ./kvstep faults $$name -o markdown > docs/faults/$$name.md || exit 1; done
 
 # The pictures of docs/screen.md: each is the sample trace after the keys in the file beside it.
 screens: all

@@ -95,24 +95,42 @@ typedef struct kvs_observer {
 
 /* ---- faults ---------------------------------------------------------------------------------------------------- */
 
-struct kvs_step_plan; /* what one step is going to do; src/engine/plan.h */
+struct kvs_step_plan; /* what one step is going to do in one layer; src/engine/plan.h */
 struct kvs_situation; /* what a fault may look at */
+struct kvs_feed;      /* what the caller wants fed */
+struct kvs_engine;
 
-/* A cache bug that can be injected. All strings are static. */
+/* A cache bug that can be injected. All strings are static. A fault bends the plan of each step, or takes a detour around the
+ * feeding of tokens, or both; those that it does not use are NULL. */
 typedef struct kvs_fault {
   const char *name;       /* "off-by-one" */
+  const char *kind;       /* its family: the same as the name but for variants ("wrong-scale-n-embd": "wrong-scale") */
   const char *summary;    /* one line */
   const char *right_line; /* the line of code as it should be … */
   const char *wrong_line; /* … and as it is mistakenly written */
-  const char *effect;     /* what it does to the model */
+  const char *effect;     /* what it does to the model, and to the trace */
   const char *seen;       /* where it was seen in the wild */
+  const char *detect;     /* how it is found: the rules of `kvstep check` */
+  const char *sql;        /* a query that returns rows for a trace with this fault, and none for a correct run */
+  bool from_start;        /* it begins with the run, not with the first decode step */
+  bool fills_context;     /* it shows only at the context's end: see kvs_fault_prompt_length */
   void (*bend)(struct kvs_step_plan *plan, const struct kvs_situation *situation);
+  kvs_status (*before)(struct kvs_engine *engine, struct kvs_feed *feed, kvs_error *err);
+  kvs_status (*after)(struct kvs_engine *engine, struct kvs_feed *feed, kvs_error *err);
 } kvs_fault;
 
 /* The i-th fault, or NULL when i is past the last. */
 KVS_API const kvs_fault *kvs_fault_at(int i);
 /* The fault of that name, or NULL. "none" is no fault. */
 KVS_API const kvs_fault *kvs_fault_find(const char *name);
+
+/* The step from which a fault is usually injected into a run whose prompt has `prompt_tokens` tokens: the first decode step, or
+ * step 0 for one that begins with the run. */
+KVS_API int kvs_fault_usual_start(const kvs_fault *fault, int prompt_tokens);
+
+/* How long a prompt of `count` tokens must be made, by repeating it from its start, for the fault to show within a few
+ * generated tokens: `count` itself for most; nearly n_ctx for those that show at the context's end. `fault` may be NULL. */
+KVS_API int kvs_fault_prompt_length(const kvs_fault *fault, const kvs_config *config, int count);
 
 /* ---- the engine ------------------------------------------------------------------------------------------------ */
 
@@ -137,7 +155,9 @@ KVS_API void kvs_engine_reset(kvs_engine *engine);
  * step's logprob is known; without, only the last one's. */
 KVS_API void kvs_engine_observe(kvs_engine *engine, const kvs_observer *observer);
 
-/* Injects `fault` (NULL: none) in every step from `from_step` on. */
+/* Injects `fault` (NULL: none) in every step from `from_step` on. Faults of the token stream (a prompt fed twice, a draft left in the
+ * cache) happen once, at the first call from there on: one call may then report more steps than it was given tokens, or fewer.
+ * Kept by kvs_engine_reset. */
 KVS_API void kvs_engine_fault(kvs_engine *engine, const kvs_fault *fault, int from_step);
 
 /* Feeds `count` ≥ 1 tokens in one batch under the causal mask: row i attends to rows ≤ i.

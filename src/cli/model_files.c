@@ -107,6 +107,44 @@ int session_open(struct session *s, const struct command *command, const char *m
   return encode_prompt(s, source->special, &err) == KVS_OK ? -1 : report(&err);
 }
 
+/* The prompt's text again from its tokens' bytes, after the tokens were repeated. */
+static kvs_status respell_prompt(struct session *s, kvs_error *err) {
+  size_t length = 0, bytes;
+  for (size_t i = 0; i < s->token_count; i++)
+    if (kvs_tokenizer_bytes(s->tokenizer, s->tokens[i], &bytes)) length += bytes;
+  char *prompt = malloc(length + 1);
+  if (!prompt) return kvs_fail_memory(err, "repeating the prompt");
+  size_t used = 0;
+  for (size_t i = 0; i < s->token_count; i++) {
+    const unsigned char *token = kvs_tokenizer_bytes(s->tokenizer, s->tokens[i], &bytes);
+    if (token) memcpy(prompt + used, token, bytes);
+    used += token ? bytes : 0;
+  }
+  prompt[used] = '\0';
+  free(s->prompt);
+  s->prompt = prompt;
+  s->prompt_length = used;
+  return KVS_OK;
+}
+
+int session_fault(struct session *s, const struct command *command, const kvs_fault *fault, int *from) {
+  kvs_error err;
+  if (fault && fault->from_start && fault->before && *from > 0)
+    return usage_error(command, "--fault-from %d: %s happens before the first step; leave --fault-from out", *from,
+                       fault->name);
+  size_t length = (size_t)kvs_fault_prompt_length(fault, kvs_model_config(s->model), (int)s->token_count);
+  if (length > s->token_count) {
+    int *tokens = realloc(s->tokens, length * sizeof *tokens);
+    if (!tokens) return report(&(kvs_error){KVS_ERR_MEMORY, "out of memory while repeating the prompt"});
+    for (size_t i = s->token_count; i < length; i++) tokens[i] = tokens[i - s->token_count];
+    s->tokens = tokens;
+    s->token_count = length;
+    if (respell_prompt(s, &err) != KVS_OK) return report(&err);
+  }
+  if (*from < 0) *from = kvs_fault_usual_start(fault, (int)s->token_count);
+  return -1;
+}
+
 void session_free(struct session *s) {
   free(s->tokens);
   free(s->prompt);

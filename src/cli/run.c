@@ -105,7 +105,7 @@ static int decode_session(const struct values *v, const struct session *s, const
   kvs_run_info info = {
       .command = line,
       .fault = fault,
-      .fault_from_step = v->fault_from >= 0 ? v->fault_from : (int)s->token_count,
+      .fault_from_step = v->fault_from,
       .sampling = {.temperature = v->temperature, .top_k = v->top_k, .top_p = v->top_p, .seed = v->seed},
       .prompt = s->prompt,
       .prompt_length = s->prompt_length,
@@ -135,6 +135,7 @@ static int run_run(const struct command *command, struct arguments *arguments) {
   int code = parse_options(command, arguments, &v);
   if (code < 0) code = check_values(command, arguments, &v, &fault);
   if (code < 0) code = session_open(&session, command, v.model, &v.prompt);
+  if (code < 0) code = session_fault(&session, command, fault, &v.fault_from);
   if (code < 0) code = make_log(command, &v, kvs_model_config(session.model), &log, &tables);
   if (code < 0) code = decode_session(&v, &session, fault, &log, arguments->line);
   free(tables.layers);
@@ -196,7 +197,7 @@ static const struct option options[] = {
      .argument = "STEP",
      AT(fault_from),
      .maximum = 1e9,
-     .help = "inject it from this step on (default: the first decode step)"},
+     .help = "inject it from this step on (default: the first decode step, or where the fault begins)"},
     {.name = "log",
      .kind = OPTION_CHOICE,
      .argument = "LEVEL",

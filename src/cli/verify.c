@@ -68,7 +68,7 @@ static int verify_session(const struct session *s, const struct values *v, const
       .token_count = (int)s->token_count,
       .generate = v->tokens,
       .fault = fault,
-      .fault_from = v->fault_from >= 0 ? v->fault_from : (int)s->token_count,
+      .fault_from = v->fault_from,
       .threads = v->threads,
   };
   puts("max |difference| between cached decode and everything recomputed from scratch\n");
@@ -99,6 +99,7 @@ static int run_verify(const struct command *command, struct arguments *arguments
                        arguments->at[0]);
   code = find_fault(command, v.fault, &fault);
   if (code < 0) code = session_open(&session, command, v.model, &v.prompt);
+  if (code < 0) code = session_fault(&session, command, fault, &v.fault_from);
   if (code < 0) code = verify_session(&session, &v, fault);
   session_free(&session);
   return code;

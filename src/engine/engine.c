@@ -1,4 +1,5 @@
 /* engine.c: the doors: feeding tokens, by a batch or one at a time. */
+#include "engine/detour.h"
 #include "engine/share.h"
 #include "engine/step.h"
 
@@ -13,6 +14,22 @@ static kvs_status may_feed(const kvs_engine *e, const int *tokens, int count, kv
   return KVS_OK;
 }
 
+/* Feeds, with the detours that a fault of the token stream takes before and after. */
+static kvs_status feed_tokens(kvs_engine *e, kvs_feed *feed, kvs_error *err) {
+  int steps = e->steps;
+  bool detoured = e->detour_taken;
+  e->observer_seconds = 0;
+  kvs_status status = kvs_detour_before(e, feed, err);
+  if (!status && !feed->skip)
+    status = feed->mode == KVS_DECODE ? kvs_decode_step(e, feed->tokens[0], feed->source, err)
+                                      : kvs_prefill_batch(e, feed->tokens, feed->count, feed->source, err);
+  if (!status) status = kvs_detour_after(e, feed, err);
+  /* The context's end is found before anything is touched; any other failure leaves half a step behind. */
+  if (status && !(status == KVS_ERR_CONTEXT && e->steps == steps && e->detour_taken == detoured)) e->broken = true;
+  if (!status && e->observer.settled) status = e->observer.settled(e->observer.context, err);
+  return status;
+}
+
 kvs_status kvs_engine_prefill(kvs_engine *e, const int *tokens, int count, kvs_source source, kvs_error *err) {
   kvs_error local;
   if (!err) err = &local; /* below, err->status carries the status */
@@ -22,21 +39,14 @@ kvs_status kvs_engine_prefill(kvs_engine *e, const int *tokens, int count, kvs_s
     return kvs_fail(err, KVS_ERR_CONTEXT,
                     "%d tokens do not fit: the context has room for %d more (n_ctx = %d, %d used)", count, room,
                     e->model->config.n_ctx, e->cache.length[0]);
-  e->observer_seconds = 0;
-  kvs_status status = kvs_prefill_batch(e, tokens, count, source, err);
-  if (!status && e->observer.settled) status = e->observer.settled(e->observer.context, err);
-  return status;
+  kvs_feed feed = {tokens, count, source, KVS_PREFILL, false};
+  return feed_tokens(e, &feed, err);
 }
 
 kvs_status kvs_engine_decode(kvs_engine *e, int token, kvs_source source, kvs_error *err) {
   kvs_error local;
   if (!err) err = &local;
   if (may_feed(e, &token, 1, err)) return err->status;
-  e->observer_seconds = 0;
-  int steps = e->steps;
-  kvs_status status = kvs_decode_step(e, token, source, err);
-  /* The context's end is found before anything is touched; any other failure leaves half a step behind. */
-  if (status && !(status == KVS_ERR_CONTEXT && e->steps == steps)) e->broken = true;
-  if (!status && e->observer.settled) status = e->observer.settled(e->observer.context, err);
-  return status;
+  kvs_feed feed = {&token, 1, source, KVS_DECODE, false};
+  return feed_tokens(e, &feed, err);
 }

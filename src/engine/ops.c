@@ -91,14 +91,33 @@ void kvs_op_lm_head(kvs_engine *e, float *logits, const float *x, int rows) {
 
 typedef struct attend_job {
   kvs_engine *e;
-  int layer;
   const kvs_attend *tokens;
   int count;
 } attend_job;
 
-static void attend(kvs_engine *e, int layer, const kvs_attend *tokens, int count, kvs_pool_work work) {
-  attend_job job = {e, layer, tokens, count};
-  run(e, (double)count * tokens[count - 1].rows * e->model->config.n_embd, work, &job);
+static void attend(kvs_engine *e, const kvs_attend *tokens, int count, kvs_pool_work work) {
+  attend_job job = {e, tokens, count};
+  run(e, (double)count * tokens[count - 1].plan->rows * e->model->config.n_embd, work, &job);
+}
+
+/* One head's rows of K or V: where row 0 begins, and how many floats lie from a row to the next. */
+typedef struct head_rows {
+  const float *at;
+  int stride;
+} head_rows;
+
+/* Interleaved heads are not side by side in the cache: their rows are gathered into this thread's room. */
+static head_rows rows_of_head(const kvs_engine *e, const kvs_attend *t, int head, int thread,
+                              float *(*row_of)(const kvs_cache *, int, int)) {
+  const kvs_config *c = &e->model->config;
+  if (!t->plan->interleaved)
+    return (head_rows){row_of(&e->cache, t->plan->cache_layer, 0) + head * c->head_dim, c->n_embd};
+  float *room = e->s.head_rows + (size_t)thread * ((size_t)c->n_ctx * (size_t)c->head_dim + 2 * (size_t)c->n_head);
+  for (int i = 0; i < t->plan->rows; i++) {
+    const float *row = row_of(&e->cache, t->plan->cache_layer, i);
+    for (int d = 0; d < c->head_dim; d++) room[(size_t)i * (size_t)c->head_dim + (size_t)d] = row[d * c->n_head + head];
+  }
+  return (head_rows){room, c->head_dim};
 }
 
 static void score_work(void *context, int thread, int threads) {
@@ -107,10 +126,11 @@ static void score_work(void *context, int thread, int threads) {
   int begin, end;
   kvs_pool_share(c->n_head, 1, thread, threads, &begin, &end);
   for (int h = begin; h < end; h++)
-    for (const kvs_attend *t = job->tokens; t < job->tokens + job->count; t++)
-      job->e->kernels->score(t->scores + h * t->rows, t->q + h * c->head_dim,
-                             kvs_cache_k(&job->e->cache, job->layer, 0) + h * c->head_dim, c->n_embd, t->rows,
+    for (const kvs_attend *t = job->tokens; t < job->tokens + job->count; t++) {
+      head_rows k = rows_of_head(job->e, t, h, thread, kvs_cache_k);
+      job->e->kernels->score(t->scores + h * t->plan->rows, t->q + h * c->head_dim, k.at, k.stride, t->plan->rows,
                              c->head_dim, t->scale);
+    }
 }
 
 static void softmax_work(void *context, int thread, int threads) {
@@ -118,8 +138,22 @@ static void softmax_work(void *context, int thread, int threads) {
   int begin, end;
   kvs_pool_share(job->e->model->config.n_head, 1, thread, threads, &begin, &end);
   for (int h = begin; h < end; h++)
-    for (const kvs_attend *t = job->tokens; t < job->tokens + job->count; t++)
-      job->e->kernels->softmax(t->weights + h * t->rows, t->scores + h * t->rows, t->rows);
+    for (const kvs_attend *t = job->tokens; t < job->tokens + job->count; t++) {
+      float *weights = t->weights + h * t->plan->rows;
+      job->e->kernels->softmax(weights, t->scores + h * t->plan->rows, t->plan->visible);
+      for (int i = t->plan->visible; i < t->plan->rows; i++) weights[i] = 0; /* masked */
+    }
+}
+
+/* The mistaken axis: for each row its scores in all heads, as a vector of n_head. */
+static void softmax_across_heads(const kvs_engine *e, const kvs_attend *t) {
+  int n_head = e->model->config.n_head, rows = t->plan->rows;
+  float *scores = e->s.head_rows, *weights = scores + n_head; /* room for 2·n_head: see state.c */
+  for (int i = 0; i < rows; i++) {
+    for (int h = 0; h < n_head; h++) scores[h] = t->scores[h * rows + i];
+    e->kernels->softmax(weights, scores, n_head);
+    for (int h = 0; h < n_head; h++) t->weights[h * rows + i] = weights[h];
+  }
 }
 
 static void mix_work(void *context, int thread, int threads) {
@@ -128,20 +162,35 @@ static void mix_work(void *context, int thread, int threads) {
   int begin, end;
   kvs_pool_share(c->n_head, 1, thread, threads, &begin, &end);
   for (int h = begin; h < end; h++)
-    for (const kvs_attend *t = job->tokens; t < job->tokens + job->count; t++)
-      job->e->kernels->mix(t->out + h * c->head_dim, t->weights + h * t->rows,
-                           kvs_cache_v(&job->e->cache, job->layer, 0) + h * c->head_dim, c->n_embd, t->rows,
+    for (const kvs_attend *t = job->tokens; t < job->tokens + job->count; t++) {
+      head_rows v = rows_of_head(job->e, t, h, thread, kvs_cache_v);
+      job->e->kernels->mix(t->out + h * c->head_dim, t->weights + h * t->plan->rows, v.at, v.stride, t->plan->rows,
                            c->head_dim);
+    }
 }
 
-void kvs_op_score(kvs_engine *e, int layer, const kvs_attend *tokens, int count) {
-  attend(e, layer, tokens, count, score_work);
+void kvs_op_score(kvs_engine *e, const kvs_attend *tokens, int count) { attend(e, tokens, count, score_work); }
+
+void kvs_op_softmax(kvs_engine *e, const kvs_attend *tokens, int count) {
+  attend(e, tokens, count, softmax_work);
+  for (const kvs_attend *t = tokens; t < tokens + count; t++)
+    if (t->plan->across_heads) softmax_across_heads(e, t);
 }
 
-void kvs_op_softmax(kvs_engine *e, int layer, const kvs_attend *tokens, int count) {
-  attend(e, layer, tokens, count, softmax_work);
+void kvs_op_mix(kvs_engine *e, const kvs_attend *tokens, int count) { attend(e, tokens, count, mix_work); }
+
+const float *kvs_op_cut_heads(const kvs_engine *e, const kvs_step_plan *plan, float *to, const float *from) {
+  const kvs_config *c = &e->model->config;
+  if (!plan->interleaved) return from;
+  for (int h = 0; h < c->n_head; h++)
+    for (int d = 0; d < c->head_dim; d++) to[h * c->head_dim + d] = from[d * c->n_head + h];
+  return to;
 }
 
-void kvs_op_mix(kvs_engine *e, int layer, const kvs_attend *tokens, int count) {
-  attend(e, layer, tokens, count, mix_work);
+const float *kvs_op_join_heads(const kvs_engine *e, const kvs_step_plan *plan, float *to, const float *from) {
+  const kvs_config *c = &e->model->config;
+  if (!plan->interleaved) return from;
+  for (int h = 0; h < c->n_head; h++)
+    for (int d = 0; d < c->head_dim; d++) to[d * c->n_head + h] = from[h * c->head_dim + d];
+  return to;
 }

@@ -6,8 +6,8 @@
 
 /* Attention of one token in one layer: its q, how far it sees, and where the results go. */
 typedef struct kvs_attend {
-  const float *q; /* [n_embd] */
-  int rows;       /* attends to cache rows 0 .. rows-1 */
+  const kvs_step_plan *plan; /* which rows, of which layer's cache */
+  const float *q;            /* [n_head][head_dim] */
   float scale;
   float *scores;  /* [n_head][rows] */
   float *weights; /* [n_head][rows] */
@@ -24,9 +24,14 @@ void kvs_op_activate(kvs_engine *e, float *x, int rows);
 void kvs_op_add(float *sum, const float *a, const float *b, size_t n);
 /* logits [rows][n_vocab] = x [rows][n_embd] · lm_headᵀ. */
 void kvs_op_lm_head(kvs_engine *e, float *logits, const float *x, int rows);
-/* For `count` tokens of one layer, heads shared among the threads. */
-void kvs_op_score(kvs_engine *e, int layer, const kvs_attend *tokens, int count);
-void kvs_op_softmax(kvs_engine *e, int layer, const kvs_attend *tokens, int count);
-void kvs_op_mix(kvs_engine *e, int layer, const kvs_attend *tokens, int count);
+/* For `count` tokens of one layer of one cache, heads shared among the threads. */
+void kvs_op_score(kvs_engine *e, const kvs_attend *tokens, int count);
+void kvs_op_softmax(kvs_engine *e, const kvs_attend *tokens, int count);
+void kvs_op_mix(kvs_engine *e, const kvs_attend *tokens, int count);
+
+/* A vector [n_embd] as [n_head][head_dim], and back. They are the same numbers in the same order, and `from` is returned, unless
+ * the plan interleaves the heads: then they are put in that order into `to`. */
+const float *kvs_op_cut_heads(const kvs_engine *e, const kvs_step_plan *plan, float *to, const float *from);
+const float *kvs_op_join_heads(const kvs_engine *e, const kvs_step_plan *plan, float *to, const float *from);
 
 #endif

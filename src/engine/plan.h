@@ -1,5 +1,5 @@
-/* plan.h: what one step is going to do, decided before it does anything. The correct plan states the rule; a fault is a
- * function that bends it, so the step itself never asks whether a fault is on. */
+/* plan.h: what one step is going to do in one layer, decided before it does anything. The correct plan states the rule; a fault is
+ * a function that bends it, so the step itself never asks whether a fault is on. */
 #ifndef KVS_ENGINE_PLAN_H
 #define KVS_ENGINE_PLAN_H
 
@@ -8,11 +8,17 @@
 #define KVS_NO_POSITION (-1)
 
 typedef struct kvs_step_plan {
-  int position;     /* the row of wpe that is added to wte[token]; KVS_NO_POSITION: none */
-  int write_row;    /* the cache row that this token's k and v go to */
-  int length_after; /* rows that the cache holds afterwards */
-  int rows;         /* rows attended: 0 .. rows-1 */
-  float scale;      /* scores = scale · q·K[row] */
+  int position;          /* the row of wpe that is added to wte[token]; KVS_NO_POSITION: none. Layer 0's plan counts */
+  int cache_layer;       /* whose K and V are written and read: this layer's own */
+  bool drop_oldest;      /* before the append row 0 is thrown away and all others move down by one */
+  int write_row;         /* the cache row that this token's k and v go to */
+  bool write_k, write_v; /* whether they do: the row stays as it was where not */
+  int length_after;      /* rows that the cache holds afterwards */
+  int rows;              /* rows that get a score: 0 .. rows-1 */
+  int visible;           /* rows that get a weight: 0 .. visible-1; the others weigh exactly 0 */
+  float scale;           /* scores = scale · q·K[row] */
+  bool interleaved;      /* head h takes the dimensions h, h+n_head, h+2·n_head …, not its head_dim in a row */
+  bool across_heads;     /* softmax runs over the heads of one row, not over the rows of one head */
 } kvs_step_plan;
 
 /* What a fault may look at when it bends a plan. */
@@ -20,10 +26,13 @@ typedef struct kvs_situation {
   const kvs_config *config;
   int step;
   kvs_mode mode;
-  int cache_length; /* rows in the cache before this step appends: P */
+  int layer;
+  int cache_length;  /* rows in layer 0's cache before this step appends: P */
+  int batch_end;     /* rows in it when the whole batch is appended: P+1 in decode */
+  int prompt_length; /* tokens of the prompt fed up to now, the batch's included */
 } kvs_situation;
 
-/* The plan of a correct step. */
+/* The plan of a correct step: the same in every layer. */
 kvs_step_plan kvs_plan_correct(const kvs_situation *situation);
 
 /* The correct plan, bent by `fault` if it is not NULL. */

@@ -12,7 +12,8 @@
 /* One token of the batch. */
 typedef struct token_row {
   kvs_step step;
-  kvs_step_plan plan;
+  kvs_place place;
+  kvs_step_plan plan; /* of the layer at hand */
   kvs_moment moment;
 } token_row;
 
@@ -39,8 +40,8 @@ static kvs_status attend_chunk(kvs_engine *e, batch *b, int layer, int begin, in
     token_row *row = &b->rows[r];
     size_t room = (size_t)(r - begin) * (size_t)c->n_head * (size_t)c->n_ctx;
     tokens[r - begin] = (kvs_attend){
-        .q = s->qkv + (size_t)r * 3 * (size_t)c->n_embd,
-        .rows = row->plan.rows, /* the causal mask: rows up to its own, none after */
+        .plan = &row->plan, /* whose rows are the causal mask: up to its own, none after */
+        .q = row->moment.q,
         .scale = kvs_layer_scale(e, &row->plan, layer),
         .scores = s->scores + room,
         .weights = s->weights + room,
@@ -48,13 +49,13 @@ static kvs_status attend_chunk(kvs_engine *e, batch *b, int layer, int begin, in
     };
     row->moment.rows = row->plan.rows;
   }
-  kvs_op_score(e, layer, tokens, end - begin);
+  kvs_op_score(e, tokens, end - begin);
   for (int r = begin; r < end; r++) b->rows[r].moment.scores = tokens[r - begin].scores;
   if (report_rows(e, b, begin, end, KVS_SCORE, layer, err)) return err->status;
-  kvs_op_softmax(e, layer, tokens, end - begin);
+  kvs_op_softmax(e, tokens, end - begin);
   for (int r = begin; r < end; r++) b->rows[r].moment.weights = tokens[r - begin].weights;
   if (report_rows(e, b, begin, end, KVS_SOFTMAX, layer, err)) return err->status;
-  kvs_op_mix(e, layer, tokens, end - begin);
+  kvs_op_mix(e, tokens, end - begin);
   for (int r = begin; r < end; r++) b->rows[r].moment.out = tokens[r - begin].out;
   if (report_rows(e, b, begin, end, KVS_MIX, layer, err)) return err->status;
   /* The next chunk uses the same room. */
@@ -71,21 +72,36 @@ static kvs_status project_and_append(kvs_engine *e, batch *b, int layer, kvs_err
   kvs_op_layer_norm(e, s->norm, s->x, b->count, &w->ln_1);
   kvs_op_linear(e, s->qkv, s->norm, b->count, &w->c_attn); /* [count][3·n_embd] */
   for (int r = 0; r < b->count; r++) {
+    token_row *row = &b->rows[r];
     const float *q = s->qkv + (size_t)r * 3 * n_embd;
-    b->rows[r].moment = (kvs_moment){
-        .step = &b->rows[r].step, .x_in = s->x + (size_t)r * n_embd, .q = q, .k = q + n_embd, .v = q + 2 * n_embd};
+    row->plan = kvs_engine_plan(e, &row->place, layer);
+    row->moment = (kvs_moment){.step = &row->step,
+                               .x_in = s->x + (size_t)r * n_embd,
+                               .q = kvs_op_cut_heads(e, &row->plan, s->q_cut + (size_t)r * n_embd, q),
+                               .k = q + n_embd,
+                               .v = q + 2 * n_embd};
   }
   if (report_rows(e, b, 0, b->count, KVS_PROJECT, layer, err)) return err->status;
   for (int r = 0; r < b->count; r++) {
-    const kvs_step_plan *plan = &b->rows[r].plan;
-    kvs_moment *m = &b->rows[r].moment;
-    kvs_cache_append(&e->cache, layer, plan->write_row, plan->length_after, m->k, m->v);
-    b->rows[r].step.cache_length_after = e->cache.length[layer];
-    m->row = plan->write_row;
-    m->row_k = kvs_cache_k(&e->cache, layer, plan->write_row),
-    m->row_v = kvs_cache_v(&e->cache, layer, plan->write_row);
+    token_row *row = &b->rows[r];
+    kvs_append(e, &row->plan, row->moment.k, row->moment.v, &row->moment);
+    row->step.cache_length_after = row->plan.length_after;
   }
   return report_rows(e, b, 0, b->count, KVS_APPEND, layer, err);
+}
+
+/* The heads' results side by side, [count][n_embd]. */
+static const float *joined_heads(kvs_engine *e, const batch *b) {
+  kvs_scratch *s = &e->s;
+  size_t n_embd = (size_t)e->model->config.n_embd;
+  bool interleaved = false;
+  for (int r = 0; r < b->count; r++) interleaved |= b->rows[r].plan.interleaved;
+  if (!interleaved) return s->out;
+  for (size_t r = 0; r < (size_t)b->count; r++) {
+    const float *joined = kvs_op_join_heads(e, &b->rows[r].plan, s->joined + r * n_embd, s->out + r * n_embd);
+    if (joined == s->out + r * n_embd) memcpy(s->joined + r * n_embd, joined, n_embd * sizeof(float));
+  }
+  return s->joined;
 }
 
 static kvs_status prefill_layer(kvs_engine *e, batch *b, int layer, kvs_error *err) {
@@ -97,7 +113,7 @@ static kvs_status prefill_layer(kvs_engine *e, batch *b, int layer, kvs_error *e
     int end = begin + KVS_CHUNK < b->count ? begin + KVS_CHUNK : b->count;
     if (attend_chunk(e, b, layer, begin, end, err)) return err->status;
   }
-  kvs_op_linear(e, s->attn_out, s->out, b->count, &w->c_proj);
+  kvs_op_linear(e, s->attn_out, joined_heads(e, b), b->count, &w->c_proj);
   kvs_op_add(s->x_mid, s->x, s->attn_out, all);
   for (int r = 0; r < b->count; r++) {
     b->rows[r].moment.attn_out = s->attn_out + (size_t)r * n_embd;
@@ -142,10 +158,12 @@ static kvs_status logits_of_rows(kvs_engine *e, batch *b, double start, kvs_erro
 
 /* Plans every token before any is fed, so that a batch that does not fit changes nothing. */
 static kvs_status plan_batch(kvs_engine *e, batch *b, const int *tokens, kvs_source source, kvs_error *err) {
-  int P = e->cache.length[0];
+  int P = e->cache.length[0], prompt_length = e->prompt_length + (source == KVS_PROMPT ? b->count : 0);
   for (int r = 0; r < b->count; r++) {
     token_row *row = &b->rows[r];
-    if (kvs_engine_plan(e, e->steps + r, KVS_PREFILL, P + r, &row->plan, err)) return err->status;
+    row->place = (kvs_place){e->steps + r, KVS_PREFILL, P + r, P + b->count, prompt_length};
+    if (kvs_engine_check(e, &row->place, err)) return err->status;
+    row->plan = kvs_engine_plan(e, &row->place, 0);
     row->step = (kvs_step){.step = e->steps + r,
                            .mode = KVS_PREFILL,
                            .token = tokens[r],
@@ -159,7 +177,7 @@ static kvs_status plan_batch(kvs_engine *e, batch *b, const int *tokens, kvs_sou
   return KVS_OK;
 }
 
-static kvs_status feed_batch(kvs_engine *e, batch *b, kvs_error *err) {
+static kvs_status feed_batch(kvs_engine *e, batch *b, const int *tokens, kvs_source source, kvs_error *err) {
   kvs_scratch *s = &e->s;
   size_t n_embd = (size_t)e->model->config.n_embd;
   double start = kvs_now();
@@ -176,7 +194,7 @@ static kvs_status feed_batch(kvs_engine *e, batch *b, kvs_error *err) {
     if (prefill_layer(e, b, layer, err)) return err->status;
     memcpy(s->x, s->x_out, (size_t)b->count * n_embd * sizeof(float));
   }
-  e->steps += b->count;
+  kvs_count_fed(e, tokens, b->count, source);
   return logits_of_rows(e, b, start, err);
 }
 
@@ -186,7 +204,7 @@ kvs_status kvs_prefill_batch(kvs_engine *e, const int *tokens, int count, kvs_so
   kvs_status status = plan_batch(e, &b, tokens, source, err);
   if (!status) status = kvs_scratch_grow(e, count, err);
   if (!status) {
-    status = feed_batch(e, &b, err);
+    status = feed_batch(e, &b, tokens, source, err);
     if (status) e->broken = true;
   }
   free(b.rows);

@@ -12,12 +12,41 @@ double kvs_now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-kvs_status kvs_engine_plan(kvs_engine *e, int step, kvs_mode mode, int cache_length, kvs_step_plan *plan,
-                           kvs_error *err) {
-  kvs_situation situation = {&e->model->config, step, mode, cache_length};
-  const kvs_fault *fault = step >= e->fault_from_step ? e->fault : NULL;
-  *plan = kvs_plan(&situation, fault);
-  return kvs_plan_check(plan, &situation, fault, err);
+static kvs_situation situation_at(const kvs_engine *e, const kvs_place *p, int layer) {
+  return (kvs_situation){.config = &e->model->config,
+                         .step = p->step,
+                         .mode = p->mode,
+                         .layer = layer,
+                         .cache_length = p->cache_length,
+                         .batch_end = p->batch_end,
+                         .prompt_length = p->prompt_length};
+}
+
+static const kvs_fault *fault_at_step(const kvs_engine *e, int step) {
+  return step >= e->fault_from_step ? e->fault : NULL;
+}
+
+kvs_step_plan kvs_engine_plan(const kvs_engine *e, const kvs_place *place, int layer) {
+  kvs_situation situation = situation_at(e, place, layer);
+  return kvs_plan(&situation, fault_at_step(e, place->step));
+}
+
+kvs_status kvs_engine_check(const kvs_engine *e, const kvs_place *place, kvs_error *err) {
+  for (int layer = 0; layer < e->model->config.n_layer; layer++) {
+    kvs_situation situation = situation_at(e, place, layer);
+    kvs_step_plan plan = kvs_plan(&situation, fault_at_step(e, place->step));
+    if (kvs_plan_check(&plan, &situation, fault_at_step(e, place->step), err)) return KVS_ERR_CONTEXT;
+  }
+  return KVS_OK;
+}
+
+void kvs_append(kvs_engine *e, const kvs_step_plan *plan, const float *k, const float *v, kvs_moment *m) {
+  int layer = plan->cache_layer, row = plan->write_row;
+  if (plan->drop_oldest) kvs_cache_drop_oldest(&e->cache, layer);
+  kvs_cache_append(&e->cache, layer, row, plan->length_after, plan->write_k ? k : NULL, plan->write_v ? v : NULL);
+  m->row = row;
+  m->row_k = kvs_cache_k(&e->cache, layer, row);
+  m->row_v = kvs_cache_v(&e->cache, layer, row);
 }
 
 static const void *tensor_row(const kvs_tensor *t, int row) {
@@ -52,4 +81,10 @@ kvs_status kvs_report(kvs_engine *e, kvs_moment *moment, kvs_phase phase, int la
   kvs_status status = e->observer.moment(e->observer.context, moment, err);
   e->observer_seconds += kvs_now() - start;
   return status;
+}
+
+void kvs_count_fed(kvs_engine *e, const int *tokens, int count, kvs_source source) {
+  e->steps += count;
+  for (int i = 0; i < count && source == KVS_PROMPT && e->prompt_length < e->model->config.n_ctx; i++)
+    e->prompt[e->prompt_length++] = tokens[i];
 }

@@ -10,11 +10,11 @@
 static float *floats(size_t rows, size_t columns) { return calloc(rows, columns * sizeof(float)); }
 
 static void scratch_free(kvs_scratch *s) {
-  float *all[] = {s->wte,      s->wpe,   s->x,      s->norm,    s->qkv,  s->out,
-                  s->attn_out, s->x_mid, s->hidden, s->mlp_out, s->x_out};
+  float *all[] = {s->wte,   s->wpe,    s->x,       s->norm,  s->qkv,   s->out,   s->attn_out,
+                  s->x_mid, s->hidden, s->mlp_out, s->x_out, s->q_cut, s->joined};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
   s->wte = s->wpe = s->x = s->norm = s->qkv = s->out = s->attn_out = s->x_mid = s->hidden = s->mlp_out = s->x_out =
-      NULL;
+      s->q_cut = s->joined = NULL;
   s->rows = 0;
 }
 
@@ -23,7 +23,8 @@ kvs_status kvs_scratch_grow(kvs_engine *e, int count, kvs_error *err) {
   if (s->rows >= count) return KVS_OK;
   scratch_free(s);
   size_t rows = (size_t)count, n_embd = (size_t)e->model->config.n_embd, n_inner = (size_t)e->model->config.n_inner;
-  float **narrow[] = {&s->wte, &s->wpe, &s->x, &s->norm, &s->out, &s->attn_out, &s->x_mid, &s->mlp_out, &s->x_out};
+  float **narrow[] = {&s->wte,   &s->wpe,     &s->x,     &s->norm,  &s->out,   &s->attn_out,
+                      &s->x_mid, &s->mlp_out, &s->x_out, &s->q_cut, &s->joined};
   bool complete = true;
   for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++) complete &= (*narrow[i] = floats(rows, n_embd)) != NULL;
   complete &= (s->qkv = floats(rows, 3 * n_embd)) != NULL;
@@ -45,8 +46,11 @@ static kvs_status allocate(kvs_engine *e, kvs_error *err) {
   e->s.weights = floats(KVS_CHUNK, attention);
   e->s.logits = floats(KVS_CHUNK, (size_t)c->n_vocab);
   e->s.pack = floats((size_t)kvs_pool_threads(e->pool), KVS_PACK_FLOATS);
+  e->s.head_rows =
+      floats((size_t)kvs_pool_threads(e->pool), (size_t)c->n_ctx * (size_t)c->head_dim + 2 * (size_t)c->n_head);
   e->last_logits = floats(1, (size_t)c->n_vocab);
-  if (!e->s.scores || !e->s.weights || !e->s.logits || !e->s.pack || !e->last_logits)
+  e->prompt = calloc((size_t)c->n_ctx, sizeof *e->prompt);
+  if (!e->s.head_rows || !e->prompt || !e->s.scores || !e->s.weights || !e->s.logits || !e->s.pack || !e->last_logits)
     return kvs_fail_memory(err, "creating the engine");
   return kvs_scratch_grow(e, 1, err);
 }
@@ -85,13 +89,16 @@ void kvs_engine_free(kvs_engine *e) {
   free(e->s.weights);
   free(e->s.logits);
   free(e->s.pack);
+  free(e->s.head_rows);
+  free(e->prompt);
   free(e->last_logits);
   free(e);
 }
 
 void kvs_engine_reset(kvs_engine *e) {
   kvs_cache_clear(&e->cache);
-  e->steps = 0;
+  e->steps = e->prompt_length = 0;
+  e->detour_taken = false;
   e->has_logits = false;
   e->broken = e->s.rows == 0;
   atomic_store(&e->cancelled, false);
@@ -107,6 +114,7 @@ void kvs_engine_observe(kvs_engine *e, const kvs_observer *observer) {
 void kvs_engine_fault(kvs_engine *e, const kvs_fault *fault, int from_step) {
   e->fault = fault;
   e->fault_from_step = from_step;
+  e->detour_taken = false;
 }
 
 const float *kvs_engine_logits(const kvs_engine *e) { return e->has_logits ? e->last_logits : NULL; }

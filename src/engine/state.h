@@ -28,6 +28,9 @@ typedef struct kvs_scratch {
   float *scores, *weights; /* [KVS_CHUNK][n_head][n_ctx], the last stride being the rows attended */
   float *logits;           /* [KVS_CHUNK][n_vocab] */
   float *pack;             /* [threads][KVS_PACK_FLOATS] */
+  float *q_cut, *joined;   /* [rows][n_embd] q cut into heads, heads joined again: only where heads are interleaved */
+  float
+      *head_rows; /* [threads][n_ctx·head_dim + 2·n_head] K or V of one interleaved head; a row's scores in all heads */
 } kvs_scratch;
 
 struct kvs_engine {
@@ -40,8 +43,10 @@ struct kvs_engine {
   bool observed;
   const kvs_fault *fault;
   int fault_from_step;
-  int steps;   /* tokens fed so far */
-  bool broken; /* a step was cut short: reset before going on */
+  bool detour_taken;          /* the fault of the token stream has struck */
+  int *prompt, prompt_length; /* [n_ctx] tokens fed as a prompt so far */
+  int steps;                  /* tokens fed so far */
+  bool broken;                /* a step was cut short: reset before going on */
   atomic_bool cancelled;
   float *last_logits; /* [n_vocab] of the last token fed */
   bool has_logits;

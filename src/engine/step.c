@@ -11,49 +11,49 @@
 #include <string.h>
 
 /* One layer: attention over the whole cache, then the MLP. s.x [n_embd] comes in, s.x_out [n_embd] goes out. */
-static kvs_status decode_layer(kvs_engine *e, int layer, const kvs_step_plan *plan, kvs_moment *m, kvs_error *err) {
+static kvs_status decode_layer(kvs_engine *e, int layer, const kvs_place *place, kvs_moment *m, kvs_error *err) {
+  const kvs_step_plan plan = kvs_engine_plan(e, place, layer);
   const kvs_config *c = &e->model->config;
   const kvs_layer *w = &e->model->layer[layer];
   kvs_scratch *s = &e->s;
   size_t n_embd = (size_t)c->n_embd;
   const float *q = s->qkv, *k = q + n_embd, *v = k + n_embd; /* [n_embd] each = [n_head][head_dim] */
-  int length = e->cache.length[layer];
+  const int *length = &e->cache.length[plan.cache_layer];    /* P rows so far */
   m->x_in = s->x;
 
   /* 3. project: q, k and v of this one token only. Nothing past is computed again. */
   kvs_op_layer_norm(e, s->norm, s->x, 1, &w->ln_1); /* [n_embd] */
   kvs_op_linear(e, s->qkv, s->norm, 1, &w->c_attn); /* [n_embd] → [3·n_embd] */
+  q = kvs_op_cut_heads(e, &plan, s->q_cut, q);      /* [n_head][head_dim], the same numbers in the same order */
   m->q = q, m->k = k, m->v = v;
-  if (kvs_report(e, m, KVS_PROJECT, layer, length, err)) return err->status;
+  if (kvs_report(e, m, KVS_PROJECT, layer, *length, err)) return err->status;
 
   /* 4. append: its k and v become row P of the cache, which now holds P + 1 rows. */
-  kvs_cache_append(&e->cache, layer, plan->write_row, plan->length_after, k, v);
-  length = e->cache.length[layer];
-  m->row = plan->write_row;
-  m->row_k = kvs_cache_k(&e->cache, layer, plan->write_row), m->row_v = kvs_cache_v(&e->cache, layer, plan->write_row);
-  if (kvs_report(e, m, KVS_APPEND, layer, length, err)) return err->status;
+  kvs_append(e, &plan, k, v, m);
+  if (kvs_report(e, m, KVS_APPEND, layer, *length, err)) return err->status;
 
   /* 5. score: scores[h][i] = q[h]·K[i][h] / sqrt(head_dim) for i = 0 .. P, itself included. */
-  kvs_attend token = {q, plan->rows, kvs_layer_scale(e, plan, layer), s->scores, s->weights, s->out};
-  kvs_op_score(e, layer, &token, 1); /* [n_head][rows] */
-  m->rows = plan->rows, m->scores = s->scores;
-  if (kvs_report(e, m, KVS_SCORE, layer, length, err)) return err->status;
+  kvs_attend token = {&plan, q, kvs_layer_scale(e, &plan, layer), s->scores, s->weights, s->out};
+  kvs_op_score(e, &token, 1); /* [n_head][rows] */
+  m->rows = plan.rows, m->scores = s->scores;
+  if (kvs_report(e, m, KVS_SCORE, layer, *length, err)) return err->status;
 
   /* 6. softmax over those P + 1 scores. No mask: all that is in the cache is this token's past, or itself. */
-  kvs_op_softmax(e, layer, &token, 1); /* [n_head][rows] */
+  kvs_op_softmax(e, &token, 1); /* [n_head][rows] */
   m->weights = s->weights;
-  if (kvs_report(e, m, KVS_SOFTMAX, layer, length, err)) return err->status;
+  if (kvs_report(e, m, KVS_SOFTMAX, layer, *length, err)) return err->status;
 
   /* 7. mix: out[h] = Σ_i weights[h][i]·V[i][h]. */
-  kvs_op_mix(e, layer, &token, 1); /* [n_head][head_dim] */
+  kvs_op_mix(e, &token, 1); /* [n_head][head_dim] */
   m->out = s->out;
-  if (kvs_report(e, m, KVS_MIX, layer, length, err)) return err->status;
+  if (kvs_report(e, m, KVS_MIX, layer, *length, err)) return err->status;
 
   /* 8. output: the heads side by side are n_embd numbers; through c_proj, and onto the residual stream. */
-  kvs_op_linear(e, s->attn_out, s->out, 1, &w->c_proj); /* [n_embd] */
-  kvs_op_add(s->x_mid, s->x, s->attn_out, n_embd);      /* [n_embd] */
+  const float *heads = kvs_op_join_heads(e, &plan, s->joined, s->out); /* [n_head][head_dim] = [n_embd] */
+  kvs_op_linear(e, s->attn_out, heads, 1, &w->c_proj);                 /* [n_embd] */
+  kvs_op_add(s->x_mid, s->x, s->attn_out, n_embd);                     /* [n_embd] */
   m->attn_out = s->attn_out, m->x_mid = s->x_mid;
-  if (kvs_report(e, m, KVS_OUTPUT, layer, length, err)) return err->status;
+  if (kvs_report(e, m, KVS_OUTPUT, layer, *length, err)) return err->status;
 
   /* 9. the MLP, and onto the residual stream. */
   kvs_op_layer_norm(e, s->norm, s->x_mid, 1, &w->ln_2);
@@ -62,7 +62,7 @@ static kvs_status decode_layer(kvs_engine *e, int layer, const kvs_step_plan *pl
   kvs_op_linear(e, s->mlp_out, s->hidden, 1, &w->mlp_c_proj); /* [n_embd] */
   kvs_op_add(s->x_out, s->x_mid, s->mlp_out, n_embd);
   m->mlp_out = s->mlp_out, m->x_out = s->x_out;
-  return kvs_report(e, m, KVS_MLP, layer, length, err);
+  return kvs_report(e, m, KVS_MLP, layer, *length, err);
 }
 
 kvs_status kvs_decode_step(kvs_engine *e, int token, kvs_source source, kvs_error *err) {
@@ -72,8 +72,9 @@ kvs_status kvs_decode_step(kvs_engine *e, int token, kvs_source source, kvs_erro
 
   /* 1. read: t = cache length = P, BEFORE anything is appended. */
   int P = e->cache.length[0];
-  kvs_step_plan plan;
-  if (kvs_engine_plan(e, e->steps, KVS_DECODE, P, &plan, err)) return err->status;
+  kvs_place place = {e->steps, KVS_DECODE, P, P + 1, e->prompt_length + (source == KVS_PROMPT)};
+  if (kvs_engine_check(e, &place, err)) return err->status;
+  kvs_step_plan plan = kvs_engine_plan(e, &place, 0);
   kvs_step step = {.step = e->steps,
                    .mode = KVS_DECODE,
                    .token = token,
@@ -93,7 +94,7 @@ kvs_status kvs_decode_step(kvs_engine *e, int token, kvs_source source, kvs_erro
 
   for (int layer = 0; layer < c->n_layer; layer++) {
     m = (kvs_moment){.step = &step};
-    if (decode_layer(e, layer, &plan, &m, err)) return err->status;
+    if (decode_layer(e, layer, &place, &m, err)) return err->status;
     memcpy(s->x, s->x_out, (size_t)c->n_embd * sizeof(float)); /* enters the next layer */
   }
   step.cache_length_after = e->cache.length[0];
@@ -102,7 +103,7 @@ kvs_status kvs_decode_step(kvs_engine *e, int token, kvs_source source, kvs_erro
   kvs_op_layer_norm(e, s->norm, s->x, 1, &e->model->ln_f);
   kvs_op_lm_head(e, e->last_logits, s->norm, 1); /* [n_embd] → [n_vocab] */
   e->has_logits = true;
-  e->steps++;
+  kvs_count_fed(e, &token, 1, source);
   m = (kvs_moment){.step = &step, .logits = e->last_logits};
   step.seconds = kvs_now() - start - e->observer_seconds;
   if (kvs_report(e, &m, KVS_LOGITS, -1, step.cache_length_after, err)) return err->status;

@@ -61,8 +61,9 @@ enum fact_kind {
 struct fact {
   enum fact_kind kind;
   int run, step, layer, head, row;
-  double found, right;             /* as the table says */
-  double distance, right_distance; /* relative distance to what was found, and to what is right; NaN where there is none */
+  double found, right; /* as the table says */
+  double distance,
+      right_distance; /* relative distance to what was found, and to what is right; NaN where there is none */
 };
 
 /* A list that grows. Zero is empty. */

@@ -11,16 +11,16 @@
 /* Mistakes that a layer's attention may have made: tried one after another where the chain breaks (FACT_CHAIN_HYPOTHESIS). */
 enum hypothesis {
   HYPOTHESIS_NONE,
-  HYPOTHESIS_WITHOUT_ITSELF,  /* attends over P rows: attend-before-append */
-  HYPOTHESIS_FIRST_ROW_ONLY,  /* mask-corner */
-  HYPOTHESIS_WHOLE_BATCH,     /* prefill-unmasked */
-  HYPOTHESIS_NO_SCALE,        /* wrong-scale: 1 */
-  HYPOTHESIS_SCALE_N_EMBD,    /* wrong-scale: 1/sqrt(n_embd) */
-  HYPOTHESIS_WHOLE_CAPACITY,  /* softmax-extent: unused rows, all zero, take part */
-  HYPOTHESIS_WRONG_AXIS,      /* softmax over the heads */
-  HYPOTHESIS_INTERLEAVED,     /* heads cut interleaved */
-  HYPOTHESIS_SHARED_BUFFER,   /* layers share one buffer */
-  HYPOTHESIS_ZERO_V,          /* this token's V (or K and V) read as zero: k-without-v, row-never-written */
+  HYPOTHESIS_WITHOUT_ITSELF, /* attends over P rows: attend-before-append */
+  HYPOTHESIS_FIRST_ROW_ONLY, /* mask-corner */
+  HYPOTHESIS_WHOLE_BATCH,    /* prefill-unmasked */
+  HYPOTHESIS_NO_SCALE,       /* wrong-scale: 1 */
+  HYPOTHESIS_SCALE_N_EMBD,   /* wrong-scale: 1/sqrt(n_embd) */
+  HYPOTHESIS_WHOLE_CAPACITY, /* softmax-extent: unused rows, all zero, take part */
+  HYPOTHESIS_WRONG_AXIS,     /* softmax over the heads */
+  HYPOTHESIS_INTERLEAVED,    /* heads cut interleaved */
+  HYPOTHESIS_SHARED_BUFFER,  /* layers share one buffer */
+  HYPOTHESIS_ZERO_V,         /* this token's V (or K and V) read as zero: k-without-v, row-never-written */
   HYPOTHESIS_ZERO_K_V,
   HYPOTHESIS_COUNT
 };
@@ -33,7 +33,8 @@ void recompute_close(struct recompute *recompute);
 
 /* How exactly this trace's rows can match: measured from the trace's own layer 0 K rows (float32 about 1e-6, another summation order up to
  * 1e-4, fp16 2e-4, bf16 2e-3, int8 4e-3 …). Call it once per run, before recompute_step. */
-kvs_status recompute_calibrate(struct recompute *recompute, struct look *look, int run, double *tolerance, kvs_error *err);
+kvs_status recompute_calibrate(struct recompute *recompute, struct look *look, int run, double *tolerance,
+                               kvs_error *err);
 
 /* Works out one step and adds what does not fit. What was not logged is left out: the least that carries a fact is the token and layer 0's K row.
  * Errors: KVS_ERR_MEMORY, and KVS_ERR_INPUT where the trace's shapes are not the model's. */
