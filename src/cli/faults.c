@@ -19,7 +19,8 @@ struct values {
 
 static const char *start_of(const kvs_fault *f) {
   if (f->from_start) return "with the run";
-  return f->fills_context ? "at the context's end; the prompt is repeated until that is near" : "at the first decode step";
+  return f->fills_context ? "at the context's end; the prompt is repeated until that is near"
+                          : "at the first decode step";
 }
 
 static void put_label(const char *label, const char *text) {
@@ -94,7 +95,8 @@ static void put_page(const kvs_fault *f) {
 
 static void put_index(void) {
   puts("# The cache bugs that kvstep injects\n\n"
-       "Each is a function of a few lines in `src/engine/fault_*.c` and a row in a table there, from which these pages are "
+       "Each is a function of a few lines in `src/engine/fault_*.c` and a row in a table there, from which these pages "
+       "are "
        "made\n(`make fault-pages`). `kvstep faults NAME` shows the same.\n\n"
        "| name | what the mistaken code does | found by |\n|---|---|---|");
   for (int i = 0; kvs_fault_at(i); i++) {
@@ -143,7 +145,8 @@ const struct command command_faults = {
     .name = "faults",
     .summary = "the cache bugs that can be injected",
     .description =
-        "Lists the KV-cache bugs that `run`, `compare` and `verify` inject with --fault, a line each; with a NAME, shows "
+        "Lists the KV-cache bugs that `run`, `compare` and `verify` inject with --fault, a line each; with a NAME, "
+        "shows "
         "the line of code as it should be and as it is mistakenly written, what it does, where it was seen, how it is "
         "found, and a query that shows it in a trace.",
     .examples = "  kvstep faults\n  kvstep faults off-by-one\n  kvstep faults -o json\n",

@@ -54,9 +54,10 @@ const kvs_fault kvs_faults_attention[] = {
      .effect = "no decoded token sees itself; text gets clumsy, and the first rows weigh even more than they do",
      .seen = "cs249r_book#1953, mobius#365",
      .detect = "D3: P scores instead of P + 1 (or D4, if a mask does it)",
-     .sql = "SELECT h.run, h.step, length(h.scores) / 4 AS rows_attended, s.cache_length_after FROM head_step AS h JOIN "
-            "step AS s ON s.run = h.run AND s.step = h.step WHERE h.head = 0 AND length(h.scores) / 4 < "
-            "s.cache_length_after",
+     .sql =
+         "SELECT h.run, h.step, length(h.scores) / 4 AS rows_attended, s.cache_length_after FROM head_step AS h JOIN "
+         "step AS s ON s.run = h.run AND s.step = h.step WHERE h.head = 0 AND length(h.scores) / 4 < "
+         "s.cache_length_after",
      .bend = attend_before_append},
     {.name = "mask-corner",
      .kind = "mask-corner",
@@ -74,12 +75,14 @@ const kvs_fault kvs_faults_attention[] = {
      .summary = "no mask in a batch, because decode needs none",
      .right_line = "in a batch token i attends to rows 0 .. P + i",
      .wrong_line = "in a batch every token attends to all rows",
-     .effect = "the prompt's tokens see their own future; the text goes on nearly as well, since decode itself is right",
+     .effect =
+         "the prompt's tokens see their own future; the text goes on nearly as well, since decode itself is right",
      .seen = "TinyLLM#17",
      .detect = "D3: the prompt's steps have more scores than rows up to their own; D7 where scores are not logged",
-     .sql = "SELECT h.run, h.step, length(h.scores) / 4 AS rows_attended, s.cache_length_after FROM head_step AS h JOIN "
-            "step AS s ON s.run = h.run AND s.step = h.step WHERE h.head = 0 AND s.mode = 'prefill' AND "
-            "length(h.scores) / 4 > s.cache_length_after",
+     .sql =
+         "SELECT h.run, h.step, length(h.scores) / 4 AS rows_attended, s.cache_length_after FROM head_step AS h JOIN "
+         "step AS s ON s.run = h.run AND s.step = h.step WHERE h.head = 0 AND s.mode = 'prefill' AND "
+         "length(h.scores) / 4 > s.cache_length_after",
      .from_start = true,
      .bend = prefill_unmasked},
     {.name = "wrong-scale",
@@ -110,16 +113,18 @@ const kvs_fault kvs_faults_attention[] = {
      .effect = "rows that nobody wrote take most of the attention, and give nothing back",
      .seen = "openvino.genai#1043",
      .detect = "D3: more scores than rows in the cache (or D4: the weights of the rows sum to less than 1)",
-     .sql = "SELECT h.run, h.step, length(h.scores) / 4 AS rows_attended, s.cache_length_after FROM head_step AS h JOIN "
-            "step AS s ON s.run = h.run AND s.step = h.step WHERE h.head = 0 AND length(h.scores) / 4 > "
-            "s.cache_length_after",
+     .sql =
+         "SELECT h.run, h.step, length(h.scores) / 4 AS rows_attended, s.cache_length_after FROM head_step AS h JOIN "
+         "step AS s ON s.run = h.run AND s.step = h.step WHERE h.head = 0 AND length(h.scores) / 4 > "
+         "s.cache_length_after",
      .bend = softmax_extent},
     {.name = "softmax-wrong-axis",
      .kind = "softmax-extent",
      .summary = "softmax runs over the heads, not over the rows",
      .right_line = "weights = softmax(scores, axis = rows);",
      .wrong_line = "weights = softmax(scores, axis = heads);",
-     .effect = "each row's weights sum to 1 over the heads: with more rows than heads everything gets too much attention",
+     .effect =
+         "each row's weights sum to 1 over the heads: with more rows than heads everything gets too much attention",
      .seen = "llms-from-scratch-rs#30",
      .detect = "D4: a head's weights do not sum to 1, the heads' weights of a row do",
      .sql = "SELECT run, step, layer, head, weight_sum FROM head_summary WHERE abs(weight_sum - 1) > 0.001",

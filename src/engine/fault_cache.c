@@ -57,7 +57,8 @@ const kvs_fault kvs_faults_cache[] = {
      .effect = "each decoded token wipes out the one before it: the model sees the prompt and the newest token only",
      .seen = "mlx-swift-lm#90, transformers#1916",
      .detect = "D1: the length does not grow; D6: a row is written twice",
-     .sql = "SELECT run, layer, row, count(*) AS times_written FROM kv_row GROUP BY run, layer, row HAVING count(*) > 1",
+     .sql =
+         "SELECT run, layer, row, count(*) AS times_written FROM kv_row GROUP BY run, layer, row HAVING count(*) > 1",
      .bend = overwrite_last},
     {.name = "k-without-v",
      .kind = "k-without-v",
@@ -84,11 +85,13 @@ const kvs_fault kvs_faults_cache[] = {
      .summary = "layer 0's append moves the length that the later layers read",
      .right_line = "P = cache.length;  for each layer: write row P;  then cache.length++;",
      .wrong_line = "for each layer: write row cache.length;  in layer 0: cache.length++;",
-     .effect = "layers 1 and up write one row further on: one row of theirs stays empty for ever and takes some attention",
+     .effect =
+         "layers 1 and up write one row further on: one row of theirs stays empty for ever and takes some attention",
      .seen = "fla#766, mlx-lm#1699",
      .detect = "D1 and D3 per layer: the later layers hold and attend one row more than layer 0; D12: one row is empty",
-     .sql = "SELECT run, step, min(length(scores) / 4) AS rows_in_one_layer, max(length(scores) / 4) AS rows_in_another "
-            "FROM head_step GROUP BY run, step HAVING min(length(scores)) < max(length(scores))",
+     .sql =
+         "SELECT run, step, min(length(scores) / 4) AS rows_in_one_layer, max(length(scores) / 4) AS rows_in_another "
+         "FROM head_step GROUP BY run, step HAVING min(length(scores)) < max(length(scores))",
      .bend = cross_layer_length},
     {.name = "cross-layer-shared",
      .kind = "cross-layer-length",
@@ -106,10 +109,12 @@ const kvs_fault kvs_faults_cache[] = {
      .summary = "past n_ctx the oldest row is dropped, but the others keep their positions",
      .right_line = "if (cache.length == n_ctx) stop();   // or begin again from the tokens that are to stay",
      .wrong_line = "if (cache.length == n_ctx) drop_row(cache, 0);  t = cache.length;",
-     .effect = "learned positions cannot move: the rows that stay claim places one too far, more with every token, and every "
-               "new token claims the last place",
+     .effect =
+         "learned positions cannot move: the rows that stay claim places one too far, more with every token, and every "
+         "new token claims the last place",
      .seen = "transformers#1916, gpt-2-simple#72, LLMs-from-scratch#925",
-     .detect = "D14: the length stays at n_ctx while tokens go on; D6: scores follow from rows appended one place higher",
+     .detect =
+         "D14: the length stays at n_ctx while tokens go on; D6: scores follow from rows appended one place higher",
      .sql = "SELECT s.run, s.step, s.cache_length_before, s.position, r.n_ctx FROM step AS s JOIN run AS r "
             "ON r.run = s.run WHERE s.cache_length_before >= r.n_ctx",
      .fills_context = true,

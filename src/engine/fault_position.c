@@ -47,7 +47,8 @@ const kvs_fault kvs_faults_position[] = {
      .summary = "the position is the prompt's length, for ever",
      .right_line = "t = cache.length;  x = wte[id] + wpe[t];",
      .wrong_line = "t = prompt_length;  x = wte[id] + wpe[t];   // set once, never moved on",
-     .effect = "the first decoded token is right, all later ones claim its position; text falls apart after a few words",
+     .effect =
+         "the first decoded token is right, all later ones claim its position; text falls apart after a few words",
      .seen = "transformers#19045, WhisperLiveKit#285",
      .detect = "D2: one row of wpe in step after step; the rule: the same position again while the length grows",
      .sql = "SELECT run, position, count(*) AS steps, min(step), max(step) FROM step WHERE position IS NOT NULL "
@@ -68,8 +69,9 @@ const kvs_fault kvs_faults_position[] = {
      .summary = "the prompt is counted twice: t = cache length + prompt length - 1",
      .right_line = "t = cache.length;  x = wte[id] + wpe[t];",
      .wrong_line = "t = cache.length + prompt_length - 1;  x = wte[id] + wpe[t];",
-     .effect = "decoded tokens stand a whole prompt too far away; wpe ends early, and positions that training hardly saw "
-               "come into play",
+     .effect =
+         "decoded tokens stand a whole prompt too far away; wpe ends early, and positions that training hardly saw "
+         "come into play",
      .seen = "tiny-llm#46, transformers#36151",
      .detect = "D2: layer 0's K rows were made with positions that jump at the prompt's end and then count on by one",
      .sql = "SELECT run, step, cache_length_before, position, off_by FROM rule WHERE off_by > 0",

@@ -102,8 +102,9 @@ const kvs_fault kvs_faults_stream[] = {
      .summary = "the cache was not cleared before a new prompt",
      .right_line = "clear(cache);  feed(prompt);",
      .wrong_line = "feed(prompt);   // the last conversation's rows are still there",
-     .effect = "the prompt begins at a position above 0 and attends to what somebody else said; kvstep feeds the prompt's "
-               "tokens backwards first, unseen, and leaves their rows",
+     .effect =
+         "the prompt begins at a position above 0 and attends to what somebody else said; kvstep feeds the prompt's "
+         "tokens backwards first, unseen, and leaves their rows",
      .seen = "litgpt#1647, LLMs-from-scratch#1048, mlx-examples#1000: very common",
      .detect = "D1: the first step's length is above 0; D13: the same prompt again gives another trace",
      .sql = "SELECT run, step, cache_length_before FROM step WHERE step = 0 AND cache_length_before > 0",
@@ -144,7 +145,8 @@ const kvs_fault kvs_faults_stream[] = {
      .summary = "rejected tokens of a draft stay in the cache",
      .right_line = "if (!accepted) cache.length -= n_rejected;",
      .wrong_line = "if (!accepted) forget(draft);   // the text, not the rows",
-     .effect = "the model goes on having read what was taken back, two places further on; kvstep drafts two tokens, the second "
+     .effect = "the model goes on having read what was taken back, two places further on; kvstep drafts two tokens, "
+               "the second "
                "best and what follows it",
      .seen = "mlx-lm#1109, mlxcel#994",
      .detect = "D8: tokens were fed that are not part of the text",
