@@ -55,6 +55,7 @@ if [ -z "$KVSTEP_SAN" ]; then
     suite "views/$model" sh -c '"$1" -B tests/trace_views.py "$2" "$3" && echo "ok 1 - views"' sh "$python" "$work/$model.db" "$build/kvstep.so"
   done
 fi
+suite docs/examples "$python" -B tests/docs_examples.py "$KVSTEP" docs/questions.md
 suite reference/selftest "$python" tests/reference/selftest.py
 suite reference "$python" tests/reference/run.py "$KVSTEP" "$work/reference"
 
