@@ -1,0 +1,31 @@
+/* compare_trace.h: two runs of a trace compared, and the result kept in its table `divergence`. */
+#ifndef KVS_STUDY_COMPARE_TRACE_H
+#define KVS_STUDY_COMPARE_TRACE_H
+
+#include "study/compare.h"
+
+/* Which step of b was fed the same token as a step of a. Steps that only b made (the prompt again, a rejected draft) or did not make (a
+ * token skipped) are found by the tokens: the shortest detour after which the streams agree again. Where there is none
+ * the texts part, and nothing is paired from there on. */
+struct alignment {
+  int *step_b;  /* [steps_a] LOOK_NONE: b made none, or the texts have parted */
+  int *extra;   /* [steps_a] steps that b made just before that one, and a did not */
+  int steps_a;  /* paired or skipped, up to where the texts part */
+  int parted_b; /* b's step where they part; LOOK_NONE */
+};
+kvs_status align_runs(struct look *look, int run_a, int run_b, struct alignment *out, kvs_error *err);
+void alignment_free(struct alignment *alignment);
+
+/* Compares run_b with run_a. *out is freed with comparison_free, also after a failure.
+ * Errors: KVS_ERR_USAGE (no such run), KVS_ERR_INPUT (runs of other shapes; a damaged trace), KVS_ERR_MEMORY. */
+kvs_status compare_runs(struct look *look, int run_a, int run_b, struct comparison *out, kvs_error *err);
+
+/* The pairs worth comparing: the first run without a fault (or run 1) with each other run of the same prompt. Writes at most `most`
+ * of the others; returns how many. 0: none, and *reference is the run that found no other. */
+int compare_pairs(struct look *look, int *reference, int *others, int most);
+
+/* Replaces the rows of these pairs in the file's `divergence`, in one transaction.
+ * Errors: KVS_ERR_IO (read-only, locked, full), KVS_ERR_INPUT (the table is none of schema.sql's). The file is then as it was. */
+kvs_status compare_store(const char *path, const struct comparison *comparisons, int count, kvs_error *err);
+
+#endif
