@@ -2,6 +2,7 @@
 #include "cli/model_files.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +106,19 @@ int session_open(struct session *s, const struct command *command, const char *m
   for (int i = 0; kvs_model_warning(s->model, i); i++)
     fprintf(stderr, "kvstep: warning: %s\n", kvs_model_warning(s->model, i));
   return encode_prompt(s, source->special, &err) == KVS_OK ? -1 : report(&err);
+}
+
+int session_text(const struct session *s, const char *path, int **tokens, int *count) {
+  kvs_error err;
+  char *text = NULL;
+  size_t length = 0, found = 0;
+  kvs_status status = read_file(path, &text, &length, &err);
+  if (status == KVS_OK) status = kvs_tokenizer_encode(s->tokenizer, text, length, false, tokens, &found, &err);
+  free(text);
+  if (status == KVS_OK && (found < 2 || found > INT_MAX / 2))
+    status = kvs_fail(&err, KVS_ERR_INPUT, "%s: %zu tokens are no text to measure", path, found);
+  *count = (int)found;
+  return status == KVS_OK ? -1 : report(&err);
 }
 
 /* The prompt's text again from its tokens' bytes, after the tokens were repeated. */

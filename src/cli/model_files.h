@@ -29,6 +29,10 @@ int session_open(struct session *session, const struct command *command, const c
                  const struct prompt_source *source);
 void session_free(struct session *session);
 
+/* A file's text as tokens of the session's model, as many as there are; the caller frees *tokens. Returns -1, or the exit code after a
+ * message. */
+int session_text(const struct session *session, const char *path, int **tokens, int *count);
+
 /* Where a fault is injected from: `from` as given on the command line, or its usual start where that is negative; and the prompt
  * made as long as the fault needs it, by repeating it. Returns -1, or the exit code after a message. */
 int session_fault(struct session *session, const struct command *command, const kvs_fault *fault, int *from);

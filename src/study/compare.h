@@ -16,9 +16,9 @@ struct compare_step {
   int extra;        /* steps that b made just before and a did not */
   int token;
   /* From the logits of this step: what comes next. */
-  double kl, max_abs_logit; /* KL(a‖b); max |logit_a − logit_b| */
-  int top_a, top_b;         /* the most probable next token */
-  int top1_same;            /* 1, 0 or LOOK_NONE */
+  double kl, max_abs_logit;    /* KL(a‖b); max |logit_a − logit_b| */
+  int top_a, top_b;            /* the most probable next token */
+  int top1_same;               /* 1, 0 or LOOK_NONE */
   double logprob_a, logprob_b; /* ln of the probability that both gave to the token that was fed next */
   double attention_distance;   /* diverge_attention, the mean over the heads that both have */
 };
@@ -87,13 +87,14 @@ struct compare_text {
 };
 
 struct comparison {
-  int run_a, run_b;       /* of a trace; 0: live */
+  int run_a, run_b;            /* of a trace; 0: live */
   char name_a[64], name_b[64]; /* "correct", "off-by-one" */
   int n_layer, n_head;
   int prompt_steps; /* the first so many of `steps` are the prompt's */
   struct compare_step *steps;
   int count;
-  double *head_distance;      /* [n_layer][n_head] mean attention distance over the steps that are summed up; NaN: not logged */
+  double
+      *head_distance; /* [n_layer][n_head] mean attention distance over the steps that are summed up; NaN: not logged */
   struct compare_first first; /* … among the numbers that both have */
   bool same;                  /* not one number differs */
   bool forced;                /* b was fed tokens that it did not choose itself */

@@ -17,8 +17,7 @@ kvs_status reference_feed(kvs_engine *engine, const kvs_config *config, const st
                           bool correct, kvs_error *err) {
   if (call == 0) return kvs_engine_prefill(engine, r->tokens, r->prompt, KVS_PROMPT, err);
   int token = r->tokens[r->prompt + call - 1], fed = r->prompt + call;
-  if (!correct || !r->fills_context || fed <= config->n_ctx)
-    return kvs_engine_decode(engine, token, KVS_FORCED, err);
+  if (!correct || !r->fills_context || fed <= config->n_ctx) return kvs_engine_decode(engine, token, KVS_FORCED, err);
   kvs_engine_reset(engine);
   return kvs_engine_prefill(engine, r->tokens + fed - config->n_ctx, config->n_ctx, KVS_FORCED, err);
 }
@@ -147,8 +146,8 @@ static kvs_status fetch_first(struct compare_live *live, const struct reference 
     } else {
       compare_vectors(first, place->field, place->layer, LOOK_NONE, per_head, a.values, a.count, b.values, b.count);
     }
-    bool scalar = a.count == 1 && (place->field == COMPARE_LENGTH || place->field == COMPARE_POSITION ||
-                                   place->field == COMPARE_ROW);
+    bool scalar = a.count == 1 &&
+                  (place->field == COMPARE_LENGTH || place->field == COMPARE_POSITION || place->field == COMPARE_ROW);
     if (scalar) first->index = LOOK_NONE;
   }
   free(a.values);
@@ -294,7 +293,8 @@ static kvs_status compare_forced(struct run *run, kvs_error *err) {
   if (!c->head_distance || !run->head_count) return kvs_fail_memory(err, "comparing two runs");
   kvs_status status = run_forced(run, err);
   if (status == KVS_OK && run->pending && c->same) {
-    c->first = (struct compare_first){.what = COMPARE_EXTRA, .step = c->count, .step_b = c->count, .value_b = run->pending};
+    c->first =
+        (struct compare_first){.what = COMPARE_EXTRA, .step = c->count, .step_b = c->count, .value_b = run->pending};
     c->same = false;
   }
   if (status == KVS_OK && c->first.what == COMPARE_NUMBER)
@@ -365,10 +365,10 @@ kvs_status compare_live_tokens(struct compare_live *live, const kvs_fault *fault
   return KVS_OK;
 }
 
-kvs_status compare_live_replay(struct compare_live *live, const kvs_fault *fault, const kvs_observer *observer,
-                               kvs_error *err) {
+kvs_status compare_live_replay(struct compare_live *live, const kvs_fault *fault, const kvs_fault *prompt_of,
+                               const kvs_observer *observer, kvs_error *err) {
   struct reference *r;
-  kvs_status status = live_reference(live, fault, &r, err);
+  kvs_status status = live_reference(live, prompt_of, &r, err);
   if (status != KVS_OK) return status;
   live_start(live, fault, fault ? compare_live_from(live, fault, r->prompt) : 0, observer);
   for (int call = 0; status == KVS_OK && call < calls_of(r); call++)

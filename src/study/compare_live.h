@@ -32,9 +32,9 @@ kvs_status compare_live_fault(struct compare_live *live, const kvs_fault *fault,
 kvs_status compare_live_tokens(struct compare_live *live, const kvs_fault *fault, const int **tokens, int *prompt,
                                int *count, kvs_error *err);
 
-/* Feeds these tokens with this fault (NULL: none) once more, to an observer. A context's end is no error. */
-kvs_status compare_live_replay(struct compare_live *live, const kvs_fault *fault, const kvs_observer *observer,
-                               kvs_error *err);
+/* Feeds the tokens that `prompt_of` is compared on once more, with this fault (NULL: none), to an observer. A context's end is no error. */
+kvs_status compare_live_replay(struct compare_live *live, const kvs_fault *fault, const kvs_fault *prompt_of,
+                               const kvs_observer *observer, kvs_error *err);
 
 /* The step from which the fault is injected. */
 int compare_live_from(const struct compare_live *live, const kvs_fault *fault, int prompt);

@@ -8,8 +8,9 @@
 /* What the correct model was fed, and what it made of it. */
 struct reference {
   bool made;
-  bool fills_context; /* the prompt was repeated until the context is nearly full; past its end the last n_ctx tokens are read anew */
-  int *tokens;        /* [count], the prompt first */
+  bool
+      fills_context; /* the prompt was repeated until the context is nearly full; past its end the last n_ctx tokens are read anew */
+  int *tokens; /* [count], the prompt first */
   int prompt, count;
   struct records records;
 };

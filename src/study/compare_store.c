@@ -28,7 +28,8 @@ static kvs_status check_table(sqlite3 *db, const char *path, kvs_error *err) {
   const char *type = row ? (const char *)sqlite3_column_text(statement, 0) : NULL;
   bool table = type && strcmp(type, "table") == 0;
   sqlite3_finalize(statement);
-  return table ? KVS_OK : kvs_fail(err, KVS_ERR_INPUT, "%s: has no table `divergence` to store the comparison in", path);
+  return table ? KVS_OK
+               : kvs_fail(err, KVS_ERR_INPUT, "%s: has no table `divergence` to store the comparison in", path);
 }
 
 /* NaN is bound as NULL by SQLite itself. */
@@ -83,7 +84,9 @@ kvs_status compare_store(const char *path, const struct comparison *comparisons,
   sqlite3 *db = NULL;
   int rc = sqlite3_open_v2(file, &db, SQLITE_OPEN_READWRITE, NULL);
   free(file);
-  kvs_status status = rc == SQLITE_OK ? KVS_OK : db ? fail(db, path, err) : kvs_fail_memory(err, "storing a comparison");
+  kvs_status status = rc == SQLITE_OK ? KVS_OK
+                      : db            ? fail(db, path, err)
+                                      : kvs_fail_memory(err, "storing a comparison");
   if (status == KVS_OK) {
     sqlite3_busy_timeout(db, 5000);
     /* A trace may come from anybody: none of its triggers, and no function of consequence in its schema. */
@@ -92,7 +95,8 @@ kvs_status compare_store(const char *path, const struct comparison *comparisons,
     sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, (int *)NULL);
     status = check_table(db, path, err);
   }
-  if (status == KVS_OK && sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK) status = fail(db, path, err);
+  if (status == KVS_OK && sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
+    status = fail(db, path, err);
   if (status == KVS_OK) status = store_all(db, path, comparisons, count, err);
   if (status == KVS_OK && sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK) status = fail(db, path, err);
   sqlite3_close(db); /* rolls back what was not committed */

@@ -83,7 +83,8 @@ kvs_status live_text(struct compare_live *live, const kvs_fault *fault, struct c
   double sum_a = 0, sum_b = 0, *logprob;
   kvs_status status = KVS_OK;
   out->text.perplexity_a = out->text.perplexity_b = NAN;
-  if (count == 0 || fault->fills_context) return KVS_OK; /* such a fault shows at the context's end, and no window has one */
+  if (count == 0 || fault->fills_context)
+    return KVS_OK; /* such a fault shows at the context's end, and no window has one */
   if (!live->text_logprob) {
     live->text_logprob = malloc(count * sizeof *live->text_logprob);
     if (!live->text_logprob) return kvs_fail_memory(err, "measuring a text");

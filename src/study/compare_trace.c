@@ -274,8 +274,7 @@ static kvs_status check_shapes(const struct look_run *a, const struct look_run *
       return kvs_fail(err, KVS_ERR_INPUT,
                       "runs %d and %d are of different models (%s is %d and %d): there is nothing to compare", a->run,
                       b->run, names[i], shapes[i][0], shapes[i][1]);
-    if (shapes[i][0] == LOOK_NONE)
-      return kvs_fail(err, KVS_ERR_INPUT, "run %d says no sensible %s", a->run, names[i]);
+    if (shapes[i][0] == LOOK_NONE) return kvs_fail(err, KVS_ERR_INPUT, "run %d says no sensible %s", a->run, names[i]);
   }
   if ((long long)a->n_layer * a->n_head > 1 << 20)
     return kvs_fail(err, KVS_ERR_INPUT, "run %d says %d layers of %d heads; more than a million are no model", a->run,
@@ -334,19 +333,21 @@ kvs_status compare_runs(struct look *look, int run_a, int run_b, struct comparis
 
 /* ---- which pairs -------------------------------------------------------------------------------------------------- */
 
-int compare_pairs(struct look *look, int *reference, int *others, int most) {
-  int count = 0, runs = look_runs(look);
-  *reference = 0;
-  for (int run = 1; run <= runs && !*reference; run++) {
-    const struct look_run *found = look_run(look, run);
-    if (found && strcmp(found->fault, "none") == 0) *reference = run;
-  }
-  if (!*reference) *reference = 1;
+/* ?1: whether run_a must be without a fault. */
+static int ask_pairs(struct look *look, int correct, struct compare_pair *pairs, int most) {
+  static const char sql[] =
+      "SELECT * FROM (SELECT (SELECT min(a.run) FROM main.run AS a WHERE a.prompt IS b.prompt AND (a.fault IS 'none' OR"
+      " NOT ?1)) AS a, b.run AS b FROM main.run AS b) WHERE a <> b ORDER BY b";
   sqlite3_stmt *statement = NULL;
-  const char *sql = "SELECT b.run FROM main.run AS a JOIN main.run AS b ON b.run <> a.run AND b.prompt IS a.prompt"
-                    " WHERE a.run = ?1 ORDER BY b.run";
-  if (query_prepare(look_db(look), sql, (const int[]){*reference}, 1, &statement, NULL) != KVS_OK) return 0;
-  while (count < most && sqlite3_step(statement) == SQLITE_ROW) others[count++] = column_int(statement, 0, 0);
+  int count = 0;
+  if (query_prepare(look_db(look), sql, &correct, 1, &statement, NULL) != KVS_OK) return 0;
+  while (count < most && sqlite3_step(statement) == SQLITE_ROW)
+    pairs[count++] = (struct compare_pair){column_int(statement, 0, 0), column_int(statement, 1, 0)};
   sqlite3_finalize(statement);
   return count;
+}
+
+int compare_pairs(struct look *look, struct compare_pair *pairs, int most) {
+  int count = ask_pairs(look, 1, pairs, most);
+  return count ? count : ask_pairs(look, 0, pairs, most);
 }

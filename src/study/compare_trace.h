@@ -20,9 +20,12 @@ void alignment_free(struct alignment *alignment);
  * Errors: KVS_ERR_USAGE (no such run), KVS_ERR_INPUT (runs of other shapes; a damaged trace), KVS_ERR_MEMORY. */
 kvs_status compare_runs(struct look *look, int run_a, int run_b, struct comparison *out, kvs_error *err);
 
-/* The pairs worth comparing: the first run without a fault (or run 1) with each other run of the same prompt. Writes at most `most`
- * of the others; returns how many. 0: none, and *reference is the run that found no other. */
-int compare_pairs(struct look *look, int *reference, int *others, int most);
+/* The pairs worth comparing: each run with the first run of the same prompt that has no fault; or if no run is without, with the first of its
+ * prompt. Writes at most `most`, in the order of the later runs; returns how many. */
+struct compare_pair {
+  int run_a, run_b;
+};
+int compare_pairs(struct look *look, struct compare_pair *pairs, int most);
 
 /* Replaces the rows of these pairs in the file's `divergence`, in one transaction.
  * Errors: KVS_ERR_IO (read-only, locked, full), KVS_ERR_INPUT (the table is none of schema.sql's). The file is then as it was. */

@@ -29,12 +29,19 @@ const float *moment_field(const kvs_config *config, const kvs_moment *m, enum co
   default:
     break;
   }
-  const float *const vectors[COMPARE_FIELD_COUNT] = {
-      [COMPARE_WTE] = m->wte,     [COMPARE_WPE] = m->wpe,         [COMPARE_X] = m->x,
-      [COMPARE_Q] = m->q,         [COMPARE_K] = m->k,             [COMPARE_V] = m->v,
-      [COMPARE_ROW_K] = m->row_k, [COMPARE_ROW_V] = m->row_v,     [COMPARE_OUT] = m->out,
-      [COMPARE_X_MID] = m->x_mid, [COMPARE_ATTN_OUT] = m->attn_out, [COMPARE_MLP_OUT] = m->mlp_out,
-      [COMPARE_X_OUT] = m->x_out};
+  const float *const vectors[COMPARE_FIELD_COUNT] = {[COMPARE_WTE] = m->wte,
+                                                     [COMPARE_WPE] = m->wpe,
+                                                     [COMPARE_X] = m->x,
+                                                     [COMPARE_Q] = m->q,
+                                                     [COMPARE_K] = m->k,
+                                                     [COMPARE_V] = m->v,
+                                                     [COMPARE_ROW_K] = m->row_k,
+                                                     [COMPARE_ROW_V] = m->row_v,
+                                                     [COMPARE_OUT] = m->out,
+                                                     [COMPARE_X_MID] = m->x_mid,
+                                                     [COMPARE_ATTN_OUT] = m->attn_out,
+                                                     [COMPARE_MLP_OUT] = m->mlp_out,
+                                                     [COMPARE_X_OUT] = m->x_out};
   return vectors[field];
 }
 

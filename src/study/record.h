@@ -14,7 +14,7 @@ struct record {
   struct {
     int rows;
     float *weights; /* [n_head][rows]; NULL: not kept */
-  } *attention;     /* [n_layer] */
+  } * attention;    /* [n_layer] */
 };
 
 /* Steps as they are reported; the observer's context. */

@@ -1,0 +1,387 @@
+/* compare.c: `kvstep compare`: two runs of a trace, or a model with faults against itself without, number by number. */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/compare_out.h"
+#include "cli/model_files.h"
+#include "study/compare_live.h"
+#include "study/compare_trace.h"
+
+#define MOST 256 /* comparisons at once */
+
+struct values {
+  const char *model, *fault, *text, *save;
+  struct prompt_source prompt;
+  int tokens, fault_from, threads, format;
+  bool per_step, heads, no_store, ascii;
+};
+
+/* What was compared so far. */
+struct found {
+  struct comparison at[MOST];
+  int count;
+};
+
+/* ---- printing ----------------------------------------------------------------------------------------------------- */
+
+/* The largest KL first; those without one last; the order they came in else. */
+static int by_kl(const void *left, const void *right) {
+  const struct comparison *a = *(const struct comparison *const *)left, *b = *(const struct comparison *const *)right;
+  bool no_a = isnan(a->kl_mean), no_b = isnan(b->kl_mean);
+  if (no_a != no_b) return no_a - no_b;
+  if (!no_a && a->kl_mean != b->kl_mean) return a->kl_mean > b->kl_mean ? -1 : 1;
+  return (a > b) - (a < b);
+}
+
+static int print(const struct values *v, const struct vocabulary *vocabulary, const struct found *found) {
+  const struct comparison *sorted[MOST];
+  struct compare_view view = {vocabulary, style_of_stdout(v->ascii), v->per_step, v->heads};
+  for (int i = 0; i < found->count; i++) sorted[i] = &found->at[i];
+  qsort(sorted, (size_t)found->count, sizeof *sorted, by_kl);
+  int code = EXIT_OK;
+  bool details = v->per_step || v->heads;
+  if (v->format != RESULT_TABLE) {
+    code = compare_put_rows(&view, sorted, found->count, v->format);
+  } else {
+    for (int i = 0; i < found->count && (details || found->count == 1); i++) {
+      if (i) putchar('\n');
+      compare_put_one(&view, sorted[i]);
+    }
+    if (details && found->count > 1) putchar('\n');
+    if (found->count > 1) compare_put_list(&view, sorted, found->count);
+  }
+  return finish_stdout(code);
+}
+
+/* ---- two runs of a trace ------------------------------------------------------------------------------------------ */
+
+static int run_number(const struct command *command, const char *word, int *run) {
+  char *end;
+  long number = strtol(word, &end, 10);
+  if (*word < '0' || *word > '9' || *end || number < 1 || number > INT_MAX - 1)
+    return usage_error(command, "`%s` is no run; runs are numbers from 1 on, and `kvstep info TRACE` lists them", word);
+  *run = (int)number;
+  return -1;
+}
+
+static int choose_pairs(const struct command *command, const struct arguments *arguments, struct look *look,
+                        struct compare_pair *pairs, int *count) {
+  if (arguments->count == 2) return usage_error(command, "one run is named, and two are compared: RUN_A and RUN_B");
+  if (arguments->count == 3) {
+    int code = run_number(command, arguments->at[1], &pairs[0].run_a);
+    if (code < 0) code = run_number(command, arguments->at[2], &pairs[0].run_b);
+    *count = 1;
+    if (code < 0 && pairs[0].run_a == pairs[0].run_b) return usage_error(command, "a run is not compared with itself");
+    return code;
+  }
+  *count = compare_pairs(look, pairs, MOST);
+  if (*count) return -1;
+  fputs("kvstep: no two runs of this trace have the same prompt; add one with kvstep run … -o TRACE --append --fault "
+        "NAME, name two, as 1 2, or let kvstep compare --fault NAME make both\n",
+        stderr);
+  return EXIT_BAD;
+}
+
+/* A file that cannot be written is still compared. */
+static void store(const struct values *v, const char *path, const struct found *found) {
+  kvs_error err;
+  if (v->no_store) return;
+  if (compare_store(path, found->at, found->count, &err) != KVS_OK)
+    fprintf(stderr, "kvstep: note: not stored in `divergence`: %s\n", err.message);
+}
+
+static int compare_trace(const struct command *command, const struct arguments *arguments, const struct values *v,
+                         struct found *found) {
+  kvs_error err;
+  sqlite3 *db = NULL;
+  struct look *look = NULL;
+  const char *path = arguments->at[0];
+  struct compare_pair pairs[MOST];
+  int count = 0;
+  if (kvs_trace_read(path, &db, &err) != KVS_OK || look_open(db, &look, &err) != KVS_OK) return report(&err);
+  int code = choose_pairs(command, arguments, look, pairs, &count);
+  for (int i = 0; code < 0 && i < count; i++) {
+    kvs_status status = compare_runs(look, pairs[i].run_a, pairs[i].run_b, &found->at[found->count++], &err);
+    if (status != KVS_OK) code = report(&err);
+  }
+  if (code < 0) {
+    struct vocabulary vocabulary = {.db = look_db(look)};
+    code = print(v, &vocabulary, found);
+    look_close(look);
+    look = NULL;
+    store(v, path, found);
+  }
+  if (look) look_close(look);
+  return code;
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------------------- */
+
+/* "off-by-one,skip-wpe" or "all". */
+static int list_faults(const struct command *command, const char *names, const kvs_fault **faults, int *count) {
+  *count = 0;
+  if (strcmp(names, "all") == 0) {
+    for (int i = 0; kvs_fault_at(i) && i < MOST; i++) faults[(*count)++] = kvs_fault_at(i);
+    return -1;
+  }
+  for (const char *name = names; name;) {
+    char one[128];
+    snprintf(one, sizeof one, "%.*s", (int)strcspn(name, ","), name);
+    const kvs_fault *fault = NULL;
+    int code = find_fault(command, one, &fault);
+    if (code >= 0) return code;
+    if (!fault) return usage_error(command, "--fault %s: `none` is what the faults are compared with", names);
+    for (int i = 0; i < *count; i++)
+      if (faults[i] == fault) return usage_error(command, "--fault: %s is named twice", one);
+    if (*count == MOST) return usage_error(command, "--fault: more than %d names", MOST);
+    faults[(*count)++] = fault;
+    name = strchr(name, ',');
+    if (name) name++;
+  }
+  return -1;
+}
+
+/* One run of the saved trace. */
+static kvs_status save_run(const struct session *s, struct compare_live *live, kvs_trace *trace, const kvs_fault *fault,
+                           const kvs_fault *prompt_of, const char *line, int *run, kvs_error *err) {
+  const int *tokens;
+  int prompt, count;
+  struct vocabulary vocabulary = {.tokenizer = s->tokenizer};
+  kvs_status status = compare_live_tokens(live, prompt_of, &tokens, &prompt, &count, err);
+  if (status != KVS_OK) return status;
+  size_t length;
+  char *bytes = vocabulary_bytes(&vocabulary, tokens, prompt, &length);
+  if (!bytes) return kvs_fail_memory(err, "saving the runs");
+  kvs_run_info info = {.command = line,
+                       .fault = fault,
+                       .fault_from_step = compare_live_from(live, fault, prompt),
+                       .sampling = {.top_p = 1},
+                       .prompt = bytes,
+                       .prompt_length = length};
+  status = kvs_trace_begin_run(trace, s->model, s->tokenizer, &info, NULL, run, err);
+  free(bytes);
+  kvs_observer observer = kvs_trace_observer(trace);
+  if (status == KVS_OK) status = compare_live_replay(live, fault, prompt_of, &observer, err);
+  return status == KVS_OK ? kvs_trace_end_run(trace, err) : status;
+}
+
+/* The correct run, once for each prompt that is needed, and each fault's. */
+static kvs_status save_runs(const struct session *s, struct compare_live *live, kvs_trace *trace, const char *line,
+                            const kvs_fault *const *faults, struct found *found, kvs_error *err) {
+  int correct[2] = {0, 0};
+  kvs_status status = KVS_OK;
+  for (int i = 0; status == KVS_OK && i < found->count; i++) {
+    int *run = &correct[faults[i]->fills_context];
+    if (!*run) status = save_run(s, live, trace, NULL, faults[i], line, run, err);
+    found->at[i].run_a = *run;
+    if (status == KVS_OK) status = save_run(s, live, trace, faults[i], faults[i], line, &found->at[i].run_b, err);
+  }
+  return status;
+}
+
+static int save(const struct session *s, struct compare_live *live, const struct values *v, const char *line,
+                const kvs_fault *const *faults, struct found *found) {
+  kvs_error err, close_err;
+  kvs_trace *trace = NULL;
+  if (kvs_trace_create(v->save, KVS_TRACE_NEW, &trace, &err) != KVS_OK) return report(&err);
+  kvs_status status = save_runs(s, live, trace, line, faults, found, &err);
+  if (kvs_trace_close(trace, &close_err) != KVS_OK && status == KVS_OK) {
+    err = close_err;
+    status = err.status;
+  }
+  if (status == KVS_OK && !v->no_store) status = compare_store(v->save, found->at, found->count, &err);
+  return status == KVS_OK ? -1 : report(&err);
+}
+
+static void note_shorter(const struct values *v, const struct session *s, struct compare_live *live) {
+  const int *tokens;
+  int prompt, count;
+  kvs_error err;
+  if (compare_live_tokens(live, NULL, &tokens, &prompt, &count, &err) != KVS_OK) return;
+  if (count < prompt + v->tokens && (count == prompt || tokens[count - 1] != kvs_model_config(s->model)->eos_token))
+    fprintf(stderr, "kvstep: note: the context ends after %d tokens: %d of %d are compared\n", count, count - prompt,
+            v->tokens);
+}
+
+static int compare_session(const struct values *v, const struct session *s, const char *line,
+                           const kvs_fault *const *faults, int count, const struct compare_live_options *options,
+                           struct found *found) {
+  kvs_error err;
+  struct compare_live *live;
+  if (compare_live_open(s->model, s->tokenizer, options, &live, &err) != KVS_OK) return report(&err);
+  note_shorter(v, s, live);
+  int code = -1;
+  for (int i = 0; code < 0 && i < count; i++)
+    if (compare_live_fault(live, faults[i], &found->at[found->count++], &err) != KVS_OK) code = report(&err);
+  if (code < 0 && v->save) code = save(s, live, v, line, faults, found);
+  if (code < 0) {
+    struct vocabulary vocabulary = {.tokenizer = s->tokenizer};
+    code = print(v, &vocabulary, found);
+  }
+  compare_live_close(live);
+  return code;
+}
+
+static int compare_faults(const struct command *command, const struct arguments *arguments, const struct values *v,
+                          struct found *found) {
+  const kvs_fault *faults[MOST];
+  struct session session = {0};
+  int count, *text = NULL;
+  struct compare_live_options options = {.generate = v->tokens, .threads = v->threads, .fault_from = v->fault_from};
+  int code = list_faults(command, v->fault, faults, &count);
+  if (code < 0) code = session_open(&session, command, v->model, &v->prompt);
+  if (code < 0 && v->text) code = session_text(&session, v->text, &text, &options.text_count);
+  options.tokens = session.tokens;
+  options.token_count = (int)session.token_count;
+  options.text = text;
+  if (code < 0) code = compare_session(v, &session, arguments->line, faults, count, &options, found);
+  free(text);
+  session_free(&session);
+  return code;
+}
+
+/* ---- the command -------------------------------------------------------------------------------------------------- */
+
+/* What can be said to be wrong before anything is opened. */
+static int check_values(const struct command *command, const struct arguments *arguments, const struct values *v) {
+  bool prompt = v->prompt.text || v->prompt.file || v->prompt.special;
+  if (arguments->count && v->fault)
+    return usage_error(command, "a TRACE has its faults in it: give either TRACE or --fault");
+  if (!arguments->count && !v->fault) return usage_error(command, "TRACE is missing, or --fault NAME");
+  if (arguments->count && (prompt || v->text || v->save || v->model))
+    return usage_error(command, "-m, -p, -f, --text and --save go with --fault, not with a TRACE");
+  if (v->format != RESULT_TABLE && v->per_step && v->heads)
+    return usage_error(command, "--per-step and --heads are two tables: csv and json print one");
+  if (v->save && !*v->save) return usage_error(command, "--save: the trace's name is empty");
+  return -1;
+}
+
+static int run_compare(const struct command *command, struct arguments *arguments) {
+  struct values v = {.tokens = 32, .fault_from = LOOK_NONE};
+  struct found *found = calloc(1, sizeof *found);
+  if (!found) return report(&(kvs_error){KVS_ERR_MEMORY, "out of memory while comparing"});
+  int code = parse_options(command, arguments, &v);
+  if (code < 0) code = check_values(command, arguments, &v);
+  if (code < 0 && arguments->count) {
+    code = compare_trace(command, arguments, &v, found);
+  } else if (code < 0) {
+    if (!v.model) v.model = "austen";
+    code = compare_faults(command, arguments, &v, found);
+  }
+  for (int i = 0; i < found->count; i++) comparison_free(&found->at[i]);
+  free(found);
+  return code;
+}
+
+static const char *const formats[] = {"table", "csv", "json", NULL};
+#define AT(member) .offset = offsetof(struct values, member)
+static const struct option options[] = {
+    {.name = "fault",
+     .kind = OPTION_STRING,
+     .argument = "NAMES",
+     AT(fault),
+     .completion = "fault",
+     .help = "compare the model with these faults, as off-by-one,skip-wpe, or all, with itself without"},
+    {.name = "model",
+     .letter = 'm',
+     .kind = OPTION_STRING,
+     .argument = "MODEL",
+     AT(model),
+     .completion = "model",
+     .help = "a directory or a built-in model's name (default: austen)"},
+    {.name = "prompt",
+     .letter = 'p',
+     .kind = OPTION_STRING,
+     .argument = "TEXT",
+     AT(prompt.text),
+     .help = "the prompt (default: the built-in model's own)"},
+    {.name = "file",
+     .letter = 'f',
+     .kind = OPTION_STRING,
+     .argument = "FILE",
+     AT(prompt.file),
+     .completion = "file",
+     .help = "read the prompt from a file; - is standard input"},
+    {.name = "special",
+     .kind = OPTION_FLAG,
+     AT(prompt.special),
+     .help = "in the prompt, <|endoftext|> and its like are the special tokens, not text"},
+    {.name = "tokens",
+     .letter = 'n',
+     .kind = OPTION_INT,
+     .argument = "N",
+     AT(tokens),
+     .maximum = 1e6,
+     .help = "compare N tokens after the prompt: what the correct model goes on with, greedily (default: 32)"},
+    {.name = "fault-from",
+     .kind = OPTION_INT,
+     .argument = "STEP",
+     AT(fault_from),
+     .maximum = 1e9,
+     .help = "inject it from this step on (default: the first decode step, or where the fault begins)"},
+    {.name = "text",
+     .kind = OPTION_STRING,
+     .argument = "FILE",
+     AT(text),
+     .completion = "file",
+     .help = "measure the perplexity of both on this text too"},
+    {.name = "save",
+     .kind = OPTION_STRING,
+     .argument = "TRACE",
+     AT(save),
+     .completion = "file",
+     .help = "write the runs that were compared, and their divergence, to a new trace"},
+    {.name = "per-step", .kind = OPTION_FLAG, AT(per_step), .help = "every step, with bars"},
+    {.name = "heads", .kind = OPTION_FLAG, AT(heads), .help = "how far apart each head's attention is"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = OPTION_CHOICE,
+     .argument = "FORMAT",
+     AT(format),
+     .choices = formats,
+     .help = "table (default), csv or json"},
+    {.name = "no-store", .kind = OPTION_FLAG, AT(no_store), .help = "leave the trace's table divergence as it is"},
+    {.name = "ascii", .kind = OPTION_FLAG, AT(ascii), .help = "draw with ASCII characters only"},
+    {.name = "threads",
+     .kind = OPTION_INT,
+     .argument = "N",
+     AT(threads),
+     .minimum = 1,
+     .maximum = 256,
+     .help = "threads to compute with (default: the physical cores)"},
+    {0},
+};
+static const struct positional positionals[] = {
+    {.name = "TRACE",
+     .help = "a trace with two runs or more; without RUN_A and RUN_B the first correct one against all others of its "
+             "prompt",
+     .completion = "file",
+     .optional = true},
+    {.name = "RUN_A", .help = "the run that is right", .optional = true},
+    {.name = "RUN_B", .help = "the run that is compared with it", .optional = true},
+    {0},
+};
+const struct command command_compare = {
+    .name = "compare",
+    .summary = "how far apart are two runs, and where does the first number differ?",
+    .description =
+        "Compares a run with a correct one, step by step: KL divergence and the largest difference of the logits, "
+        "whether the most probable token stays, how probable the text is to both, how far apart the heads' attention "
+        "is, "
+        "and the first number that differs: in which moment, layer and head it lies.\n\n"
+        "With a TRACE, two of its runs, as far as their texts are the same; the result is stored in the table "
+        "`divergence`. With --fault, a model with a fault against itself without: the same tokens through both, and "
+        "then each on its own. The same command gives the same bits, on any number of threads.",
+    .examples = "  kvstep compare my.db\n"
+                "  kvstep compare my.db 1 3 --per-step\n"
+                "  kvstep compare --fault off-by-one --per-step --heads\n"
+                "  kvstep compare -m reverse --fault all\n"
+                "  kvstep compare --fault all --text novel.txt -o csv > faults.csv\n",
+    .positionals = positionals,
+    .options = options,
+    .run = run_compare,
+};
