@@ -7,7 +7,7 @@
 #include "cli/compare_out.h"
 #include "cli/help.h"
 
-enum { LABEL = 16, WIDTH = 80 };
+enum { LABEL = 16, NAME = 20, WIDTH = 80 };
 
 /* A number in at most eight columns; good until the eighth call from now. */
 static const char *number(double value) {
@@ -141,10 +141,10 @@ static void put_sums(const struct compare_view *view, const struct comparison *c
 static void put_text(const struct compare_view *view, const char *name, const int *tokens, int length, int from) {
   char *text = vocabulary_text(view->vocabulary, tokens + from, length - from);
   fputs("  ", stdout);
-  put_padded(stdout, view->style, name, LABEL - 2);
+  put_padded(stdout, view->style, name, NAME);
   fputs(from ? form(view, " …", " ~") : "  ", stdout);
   const char *shown = text ? text : "";
-  int room = WIDTH - LABEL - 2, width = text_width(shown);
+  int room = WIDTH - NAME - 4, width = text_width(shown);
   put_padded(stdout, view->style, shown, width < room ? width : room);
   putchar('\n');
   free(text);
@@ -219,14 +219,28 @@ static void put_sentence(const struct compare_view *view, const struct compariso
   fputs(color(view->style, ROLE_PLAIN), stdout);
 }
 
+/* Where one made steps that the other did not, their numbers do not agree. */
+static void put_pairing(const struct comparison *c) {
+  int extra = 0, missing = 0;
+  for (int i = 0; i < c->count; i++) {
+    extra += c->steps[i].extra;
+    missing += c->steps[i].step_b == LOOK_NONE;
+  }
+  if (extra || missing) printf("(paired by the tokens fed: %d step%s of its own", extra, extra == 1 ? "" : "s");
+  if (missing) printf(", none for %d token%s", missing, missing == 1 ? "" : "s");
+  if (extra || missing) puts(")");
+  putchar('\n');
+}
+
 void compare_put_one(const struct compare_view *view, const struct comparison *c) {
   put_shown(stdout, view->style, c->name_b);
   if (c->run_b) printf(" (run %d)", c->run_b);
   fputs(" against ", stdout);
   put_shown(stdout, view->style, c->name_a);
   if (c->run_a) printf(" (run %d)", c->run_a);
-  printf(": the same tokens through both, %d step%s%s\n\n", c->summed, c->summed == 1 ? "" : "s",
+  printf(": the same tokens through both, %d step%s%s\n", c->summed, c->summed == 1 ? "" : "s",
          c->summed < c->count ? " after the prompt" : "");
+  put_pairing(c);
   put_first(view, c);
   put_sums(view, c);
   put_texts(view, c);
@@ -245,7 +259,10 @@ static void put_line(const struct compare_view *view, const struct comparison *c
   put_ten(view, most > 0 ? c->kl_mean / most : 0);
   if (c->with_top) snprintf(kept, sizeof kept, "%.0f%%", 100.0 * c->top1_kept / c->with_top);
   if (c->parted != LOOK_NONE) snprintf(parts, sizeof parts, "%d", c->parted + 1);
-  printf(" %5s %8s %8s %6s", kept, number(c->max_abs_logit), number(c->attention_mean), c->same ? "same" : parts);
+  printf(" %5s %8s %8s %6s", kept, number(c->max_abs_logit), number(c->attention_mean),
+         c->same     ? "same"
+         : c->forced ? "fed"
+                     : parts);
   if (c->answers.count) printf(" %7d", c->answers.b);
   putchar('\n');
 }
@@ -258,7 +275,7 @@ static void put_names(const struct compare_view *view, const struct comparison *
     if (compare_verdict(sorted[i]) != verdict) continue;
     const char *name = sorted[i]->name_b;
     if (column == 0)
-      column = printf("%s: ", words);
+      column = printf("\n%s: ", words) - 1;
     else if (column + text_width(name) + 2 > WIDTH)
       column = printf(",\n  ") - 2;
     else
@@ -283,8 +300,10 @@ void compare_put_list(const struct compare_view *view, const struct comparison *
   fputs(color(view->style, ROLE_PLAIN), stdout);
   for (int i = 0; i < count; i++) put_line(view, sorted[i], most);
   puts("\nThe numbers are of the same tokens through both; parts is the first token in which");
-  printf("the texts differ when each goes its own way%s.\n\n", answers ? "; answers are right ones" : "");
+  printf("the texts differ when each goes its own way%s.\n", answers ? "; answers are right ones" : "");
   put_names(view, sorted, count, COMPARE_INVISIBLE, "Invisible in the text, visible in the numbers");
   put_names(view, sorted, count, COMPARE_ANSWERS, "Invisible in this text, visible in the answers");
+  put_names(view, sorted, count, COMPARE_FED, "The same tokens were fed to both, the numbers differ");
   put_names(view, sorted, count, COMPARE_SAME, "No difference, not one bit");
+  put_names(view, sorted, count, COMPARE_LONGER, "No difference, not one bit, as far as the correct run goes");
 }

@@ -40,6 +40,7 @@ bool compare_vectors(struct compare_first *first, enum compare_field field, int 
   found.step = first->step, found.step_b = first->step_b;
   if (count_a != count_b) {
     found.what = COMPARE_COUNT;
+    found.head = LOOK_NONE; /* it is so in all */
     found.value_a = count_a, found.value_b = count_b;
     if (per_head > 0) found.value_a /= per_head, found.value_b /= per_head;
     *first = found;
@@ -144,7 +145,8 @@ void compare_sum_up(struct comparison *c, const int *head_count) {
 enum compare_verdict compare_verdict(const struct comparison *c) {
   if (c->parted != LOOK_NONE) return COMPARE_VISIBLE;
   if (c->answers.a != c->answers.b) return COMPARE_ANSWERS;
-  return c->same ? COMPARE_SAME : COMPARE_INVISIBLE;
+  if (c->same) return c->more_b ? COMPARE_LONGER : COMPARE_SAME;
+  return c->forced ? COMPARE_FED : COMPARE_INVISIBLE;
 }
 
 /* "KL 0.0061, 94% of the most probable tokens kept", what is known of it. */
@@ -168,17 +170,21 @@ static void parted_text(const struct comparison *c, char *text, size_t size) {
 void compare_sentence(const struct comparison *c, char *text, size_t size) {
   char numbers[128] = "no logits to compare", head[128];
   numbers_text(c, numbers, sizeof numbers);
-  int tokens = c->length_a;
+  int tokens = c->length_a < c->length_b ? c->length_a : c->length_b;
   switch (compare_verdict(c)) {
   case COMPARE_SAME:
     snprintf(text, size, "no difference: not one bit differs in %d steps", c->count);
     return;
+  case COMPARE_LONGER:
+    snprintf(text, size, "no difference in %d steps, not one bit; there the %s run ends, and %s makes %d more",
+             c->count, c->name_a, c->name_b, c->more_b);
+    return;
+  case COMPARE_FED:
+    snprintf(text, size, "the same %d tokens were fed to both, the numbers differ: %s", tokens, numbers);
+    return;
   case COMPARE_INVISIBLE:
-    if (c->forced)
-      snprintf(head, sizeof head, "the same tokens were fed to both");
-    else
-      snprintf(head, sizeof head, "invisible in the text (%d of %d tokens the same)", tokens, tokens);
-    snprintf(text, size, "%s, visible in the numbers: %s", head, numbers);
+    snprintf(text, size, "invisible in the text (%d of %d tokens the same), visible in the numbers: %s", tokens, tokens,
+             numbers);
     return;
   case COMPARE_ANSWERS:
     snprintf(text, size, "invisible in this text, visible in the answers: %d of %d right, not %d; %s", c->answers.b,

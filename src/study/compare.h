@@ -98,7 +98,8 @@ struct comparison {
   struct compare_first first; /* … among the numbers that both have */
   bool same;                  /* not one number differs */
   bool forced;                /* b was fed tokens that it did not choose itself */
-  bool ended_b;               /* b could not make all steps */
+  bool ended_b;               /* b made fewer steps */
+  int more_b;                 /* steps that b went on after a's end, the texts being the same up to there */
 
   /* Summed up: the steps after the prompt, or all where there are none. */
   int summed, with_logits, with_top, top1_kept;
@@ -120,6 +121,8 @@ void comparison_free(struct comparison *c);
 /* Is the difference to be seen in what is generated? */
 enum compare_verdict {
   COMPARE_SAME,      /* not one number differs */
+  COMPARE_LONGER,    /* … as far as a goes; b goes on */
+  COMPARE_FED,       /* other numbers, and what the text would have been is not known: b was fed the tokens */
   COMPARE_INVISIBLE, /* the same text, other numbers */
   COMPARE_ANSWERS,   /* the same text here, but other questions are answered wrongly */
   COMPARE_VISIBLE    /* another text */

@@ -260,6 +260,8 @@ static kvs_status keep_texts(const struct pair *p, const struct alignment *align
   }
   if (alignment->parted_b != LOOK_NONE) c->parted = alignment->steps_a - c->prompt_steps;
   if (c->parted != LOOK_NONE && c->parted < 0) c->parted = 0;
+  int last = alignment->steps_a > 0 ? alignment->step_b[alignment->steps_a - 1] : LOOK_NONE;
+  if (alignment->steps_a == p->a->steps && last != LOOK_NONE) c->more_b = p->b->steps - 1 - last;
   return told(p->look, err);
 }
 
