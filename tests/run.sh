@@ -56,6 +56,9 @@ if [ -z "$KVSTEP_SAN" ]; then
   done
 fi
 suite docs/examples "$python" -B tests/docs_examples.py "$KVSTEP" docs/questions.md
+for model in reverse austen; do
+  suite "compare/$model" sh -c '"$1" -B tests/compare_reference.py "$2" "$3" "$4" && echo "ok 1 - compare"' sh "$python" "$KVSTEP" "$model" "$work"
+done
 suite reference/selftest "$python" tests/reference/selftest.py
 suite reference "$python" tests/reference/run.py "$KVSTEP" "$work/reference"
 

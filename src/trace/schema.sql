@@ -139,11 +139,11 @@ CREATE TABLE divergence (
   -- Two runs compared step by step.
   run_a              INTEGER NOT NULL REFERENCES run (run) DEFERRABLE INITIALLY DEFERRED,
   run_b              INTEGER NOT NULL REFERENCES run (run) DEFERRABLE INITIALLY DEFERRED,
-  step               INTEGER NOT NULL,
+  step               INTEGER NOT NULL, -- run_a's; run_b's is the one that was fed the same token
   kl                 REAL,    -- Σ p_a·ln(p_a / p_b) over the next token, in nats
   max_abs_logit      REAL,    -- the largest difference of two logits
   top1_same          INTEGER CHECK (top1_same IN (0, 1)),
-  logprob_a          REAL,
+  logprob_a          REAL,    -- ln of the probability of the token that run_a fed next
   logprob_b          REAL,
   attention_distance REAL,    -- how far apart the attention weights are: 0 alike, 1 disjoint
   PRIMARY KEY (run_a, run_b, step)
