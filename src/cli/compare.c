@@ -7,8 +7,8 @@
 
 #include "cli/commands.h"
 #include "cli/compare_out.h"
+#include "cli/compare_save.h"
 #include "cli/model_files.h"
-#include "study/compare_live.h"
 #include "study/compare_trace.h"
 
 #define MOST 256 /* comparisons at once */
@@ -38,7 +38,7 @@ static int by_kl(const void *left, const void *right) {
 }
 
 static int print(const struct values *v, const struct vocabulary *vocabulary, const struct found *found) {
-  const struct comparison *sorted[MOST];
+  const struct comparison *sorted[MOST] = {0};
   struct compare_view view = {vocabulary, style_of_stdout(v->ascii), v->per_step, v->heads};
   for (int i = 0; i < found->count; i++) sorted[i] = &found->at[i];
   qsort(sorted, (size_t)found->count, sizeof *sorted, by_kl);
@@ -145,58 +145,6 @@ static int list_faults(const struct command *command, const char *names, const k
   return -1;
 }
 
-/* One run of the saved trace. */
-static kvs_status save_run(const struct session *s, struct compare_live *live, kvs_trace *trace, const kvs_fault *fault,
-                           const kvs_fault *prompt_of, const char *line, int *run, kvs_error *err) {
-  const int *tokens;
-  int prompt, count;
-  struct vocabulary vocabulary = {.tokenizer = s->tokenizer};
-  kvs_status status = compare_live_tokens(live, prompt_of, &tokens, &prompt, &count, err);
-  if (status != KVS_OK) return status;
-  size_t length;
-  char *bytes = vocabulary_bytes(&vocabulary, tokens, prompt, &length);
-  if (!bytes) return kvs_fail_memory(err, "saving the runs");
-  kvs_run_info info = {.command = line,
-                       .fault = fault,
-                       .fault_from_step = compare_live_from(live, fault, prompt),
-                       .sampling = {.top_p = 1},
-                       .prompt = bytes,
-                       .prompt_length = length};
-  status = kvs_trace_begin_run(trace, s->model, s->tokenizer, &info, NULL, run, err);
-  free(bytes);
-  kvs_observer observer = kvs_trace_observer(trace);
-  if (status == KVS_OK) status = compare_live_replay(live, fault, prompt_of, &observer, err);
-  return status == KVS_OK ? kvs_trace_end_run(trace, err) : status;
-}
-
-/* The correct run, once for each prompt that is needed, and each fault's. */
-static kvs_status save_runs(const struct session *s, struct compare_live *live, kvs_trace *trace, const char *line,
-                            const kvs_fault *const *faults, struct found *found, kvs_error *err) {
-  int correct[2] = {0, 0};
-  kvs_status status = KVS_OK;
-  for (int i = 0; status == KVS_OK && i < found->count; i++) {
-    int *run = &correct[faults[i]->fills_context];
-    if (!*run) status = save_run(s, live, trace, NULL, faults[i], line, run, err);
-    found->at[i].run_a = *run;
-    if (status == KVS_OK) status = save_run(s, live, trace, faults[i], faults[i], line, &found->at[i].run_b, err);
-  }
-  return status;
-}
-
-static int save(const struct session *s, struct compare_live *live, const struct values *v, const char *line,
-                const kvs_fault *const *faults, struct found *found) {
-  kvs_error err, close_err;
-  kvs_trace *trace = NULL;
-  if (kvs_trace_create(v->save, KVS_TRACE_NEW, &trace, &err) != KVS_OK) return report(&err);
-  kvs_status status = save_runs(s, live, trace, line, faults, found, &err);
-  if (kvs_trace_close(trace, &close_err) != KVS_OK && status == KVS_OK) {
-    err = close_err;
-    status = err.status;
-  }
-  if (status == KVS_OK && !v->no_store) status = compare_store(v->save, found->at, found->count, &err);
-  return status == KVS_OK ? -1 : report(&err);
-}
-
 static void note_shorter(const struct values *v, const struct session *s, struct compare_live *live) {
   const int *tokens;
   int prompt, count;
@@ -217,7 +165,7 @@ static int compare_session(const struct values *v, const struct session *s, cons
   int code = -1;
   for (int i = 0; code < 0 && i < count; i++)
     if (compare_live_fault(live, faults[i], &found->at[found->count++], &err) != KVS_OK) code = report(&err);
-  if (code < 0 && v->save) code = save(s, live, v, line, faults, found);
+  if (code < 0 && v->save) code = compare_save(s, live, v->save, !v->no_store, line, faults, found->at, found->count);
   if (code < 0) {
     struct vocabulary vocabulary = {.tokenizer = s->tokenizer};
     code = print(v, &vocabulary, found);

@@ -116,8 +116,8 @@ static void put_sums(const struct compare_view *view, const struct comparison *c
   if (c->max_abs_step != LOOK_NONE) printf(" in step %d", c->max_abs_step);
   putchar('\n');
   put_label(view, "log-probability");
-  printf(" mean %s %s; perplexity %s, not %s, on the %d tokens fed\n", delta, number(c->logprob_delta),
-         number(c->own.perplexity_b), number(c->own.perplexity_a), c->own.tokens);
+  printf(" mean %s %s; perplexity %s, not %s\n", delta, number(c->logprob_delta), number(c->own.perplexity_b),
+         number(c->own.perplexity_a));
   put_label(view, "attention");
   printf(" mean distance %s", number(c->attention_mean));
   int most = -1;
@@ -238,7 +238,7 @@ void compare_put_one(const struct compare_view *view, const struct comparison *c
   fputs(" against ", stdout);
   put_shown(stdout, view->style, c->name_a);
   if (c->run_a) printf(" (run %d)", c->run_a);
-  printf(": the same tokens through both, %d step%s%s\n", c->summed, c->summed == 1 ? "" : "s",
+  printf("\n%d step%s%s, the same tokens fed to both\n", c->summed, c->summed == 1 ? "" : "s",
          c->summed < c->count ? " after the prompt" : "");
   put_pairing(c);
   put_first(view, c);

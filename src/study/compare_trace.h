@@ -16,6 +16,10 @@ struct alignment {
 kvs_status align_runs(struct look *look, int run_a, int run_b, struct alignment *out, kvs_error *err);
 void alignment_free(struct alignment *alignment);
 
+/* Looks for the first number that differs between first->step of a and first->step_b of b; true if there is one, then *first is filled in. */
+bool compare_find_first(struct look *look, const struct look_run *a, const struct look_run *b,
+                        struct compare_first *first);
+
 /* Compares run_b with run_a. *out is freed with comparison_free, also after a failure.
  * Errors: KVS_ERR_USAGE (no such run), KVS_ERR_INPUT (runs of other shapes; a damaged trace), KVS_ERR_MEMORY. */
 kvs_status compare_runs(struct look *look, int run_a, int run_b, struct comparison *out, kvs_error *err);
