@@ -469,6 +469,33 @@ static void texts_and_answers(void **unused) {
   comparison_free(&c);
 }
 
+/* Every prefix of the text alone, from an empty cache and in one batch: no window, no decode step. */
+static void perplexity_without_a_cache(void **unused) {
+  (void)unused;
+  enum { TEXT = 36, WINDOW = 31, PROMPT = 15 }; /* n_ctx 32, one left free; a prompt of 16, but no more than half */
+  int text[TEXT], scored = 0;
+  double sum = 0;
+  kvs_engine *engine;
+  kvs_error err;
+  const kvs_engine_options one = {.threads = 1};
+  for (int i = 0; i < TEXT; i++) text[i] = i * 7 % 26;
+  assert_int_equal(kvs_engine_create(model, &one, &engine, &err), KVS_OK);
+  for (int i = PROMPT; i < WINDOW; i++) { /* the second window is no longer than a prompt */
+    kvs_engine_reset(engine);
+    assert_int_equal(kvs_engine_prefill(engine, text, i, KVS_PROMPT, &err), KVS_OK);
+    sum += kvs_logprob(kvs_engine_logits(engine), 28, text[i]);
+    scored++;
+  }
+  kvs_engine_free(engine);
+  options.text = text, options.text_count = TEXT;
+  struct comparison c = faulty("reset-to-zero");
+  options.text = NULL, options.text_count = 0;
+  assert_int_equal(c.text.tokens, scored);
+  assert_float_equal(log(c.text.perplexity_a), -sum / scored, 1e-12);
+  assert_false(c.text.perplexity_b == c.text.perplexity_a);
+  comparison_free(&c);
+}
+
 /* n_ctx is 32: off-by-one wants position 32 in step 31. */
 static void where_the_context_ends(void **unused) {
   (void)unused;
@@ -531,6 +558,7 @@ static void wrong_calls(void **unused) {
   expect(2, "$K compare --fault off-by-one,off-by-one", "named twice");
   expect(2, "$K compare --fault none", "compared with");
   expect(2, "$K compare --fault off-by-one -o json --per-step --heads", "two tables");
+  expect(2, "$K compare --fault stale-cache --fault-from 3", "happens before the first step");
   expect(1, "$K compare one.db", "no two runs of this trace have the same prompt");
   expect(1, "$K compare missing.db", "missing.db");
   expect(1, "$K compare --fault off-by-one --text missing.txt", "missing.txt");
@@ -606,6 +634,7 @@ int main(void) {
       cmocka_unit_test_teardown(pairs_have_one_prompt, shut),
       cmocka_unit_test(first_numbers_by_definition),
       cmocka_unit_test(texts_and_answers),
+      cmocka_unit_test(perplexity_without_a_cache),
       cmocka_unit_test(where_the_context_ends),
       cmocka_unit_test(wrong_calls),
       cmocka_unit_test(a_read_only_trace_is_compared),

@@ -86,6 +86,17 @@ static int choose_pairs(const struct command *command, const struct arguments *a
   return EXIT_BAD;
 }
 
+/* Runs that were named may be of different prompts: then they part where the prompts do. */
+static void note_prompts(struct look *look, const struct compare_pair *pair) {
+  char prompt[sizeof((struct look_run *)0)->prompt];
+  const struct look_run *run = look_run(look, pair->run_a);
+  if (!run) return;
+  memcpy(prompt, run->prompt, sizeof prompt);
+  run = look_run(look, pair->run_b);
+  if (run && strcmp(prompt, run->prompt) != 0)
+    fprintf(stderr, "kvstep: note: runs %d and %d have different prompts\n", pair->run_a, pair->run_b);
+}
+
 /* A file that cannot be written is still compared. */
 static void store(const struct values *v, const char *path, const struct found *found) {
   kvs_error err;
@@ -105,6 +116,7 @@ static int compare_trace(const struct command *command, const struct arguments *
   if (kvs_trace_read(path, &db, &err) != KVS_OK || look_open(db, &look, &err) != KVS_OK) return report(&err);
   int code = choose_pairs(command, arguments, look, pairs, &count);
   for (int i = 0; code < 0 && i < count; i++) {
+    note_prompts(look, &pairs[i]);
     kvs_status status = compare_runs(look, pairs[i].run_a, pairs[i].run_b, &found->at[found->count++], &err);
     if (status != KVS_OK) code = report(&err);
   }
@@ -181,6 +193,10 @@ static int compare_faults(const struct command *command, const struct arguments 
   int count, *text = NULL;
   struct compare_live_options options = {.generate = v->tokens, .threads = v->threads, .fault_from = v->fault_from};
   int code = list_faults(command, v->fault, faults, &count);
+  for (int i = 0; code < 0 && i < count; i++)
+    if (faults[i]->from_start && faults[i]->before && v->fault_from > 0)
+      code = usage_error(command, "--fault-from %d: %s happens before the first step; leave --fault-from out",
+                         v->fault_from, faults[i]->name);
   if (code < 0) code = session_open(&session, command, v->model, &v->prompt);
   if (code < 0 && v->text) code = session_text(&session, v->text, &text, &options.text_count);
   options.tokens = session.tokens;

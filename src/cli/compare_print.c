@@ -71,8 +71,7 @@ static void put_first(const struct compare_view *view, const struct comparison *
     puts("none");
     return;
   case COMPARE_EXTRA:
-    printf("before step %d: %.0f step%s more than the %s run makes\n", f->step, f->value_b, f->value_b == 1 ? "" : "s",
-           c->name_a);
+    printf("before step %d: %.0f step%s of its own\n", f->step, f->value_b, f->value_b == 1 ? "" : "s");
     return;
   case COMPARE_MISSING:
     printf("step %d: no step is made for this token\n", f->step);
@@ -173,7 +172,7 @@ static void put_steps(const struct compare_view *view, const struct comparison *
   printf(" %8s\n", "attn");
   for (int i = 0; i < c->count; i++) {
     const struct compare_step *s = &c->steps[i];
-    if (s->extra) printf("%5s  %d step%s of %s's own\n", "", s->extra, s->extra == 1 ? "" : "s", c->name_b);
+    if (s->extra) printf("%5s  %d step%s of its own\n", "", s->extra, s->extra == 1 ? "" : "s");
     char *text = vocabulary_text(view->vocabulary, &s->token, s->token != LOOK_NONE);
     printf("%5d  ", s->step);
     put_padded(stdout, view->style, text ? text : "", 12);

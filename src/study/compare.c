@@ -176,8 +176,9 @@ void compare_sentence(const struct comparison *c, char *text, size_t size) {
     snprintf(text, size, "no difference: not one bit differs in %d steps", c->count);
     return;
   case COMPARE_LONGER:
-    snprintf(text, size, "no difference in %d steps, not one bit; there the %s run ends, and %s makes %d more",
-             c->count, c->name_a, c->name_b, c->more_b);
+    snprintf(text, size,
+             "no difference in %d steps, not one bit; there the first run ends, and the other makes %d more", c->count,
+             c->more_b);
     return;
   case COMPARE_FED:
     snprintf(text, size, "the same %d tokens were fed to both, the numbers differ: %s", tokens, numbers);
