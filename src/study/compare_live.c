@@ -37,7 +37,9 @@ static kvs_status capture(struct compare_live *live, const struct reference *r, 
   kvs_observer observer = {.context = c, .moment = take};
   kvs_status status = KVS_OK;
   live_start(live, fault, compare_live_from(live, fault, r->prompt), &observer);
-  for (c->call_now = 0; status == KVS_OK && c->call_now <= c->call; c->call_now++)
+  c->call_now =
+      !fault && reference_windowed(r, live->config, c->call) ? c->call : 0; /* such a call needs none before it */
+  for (; status == KVS_OK && c->call_now <= c->call; c->call_now++)
     status = reference_feed(live->engine, live->config, r, c->call_now, !fault, err);
   kvs_engine_observe(live->engine, NULL);
   return status == KVS_ERR_CANCELLED && c->values ? KVS_OK : status;
@@ -130,7 +132,7 @@ static void find_place(struct run *run, const struct compare_step *s, const stru
 /* The i-th token fed; b NULL: the faulty model made no step for it, but has logits. */
 static kvs_status compare_token(struct run *run, int i, const struct record *b, int extra, kvs_error *err) {
   const struct reference *r = run->reference;
-  const struct record *a = reference_record(r, run->live->config, i);
+  const struct record *a = reference_record(r, i);
   struct compare_step *s = compare_add_step(run->c, err);
   if (!s || !a) return s ? kvs_fail(err, KVS_ERR_USAGE, "a step of the correct run is missing") : KVS_ERR_MEMORY;
   s->step = i;

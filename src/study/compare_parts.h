@@ -38,10 +38,12 @@ void live_start(struct compare_live *live, const kvs_fault *fault, int from, con
 kvs_status live_reference(struct compare_live *live, const kvs_fault *fault, struct reference **out, kvs_error *err);
 /* One call of the engine: 0 feeds the prompt, i the i-th token after it. */
 int reference_calls(const struct reference *r);
+/* Does the correct model read its last n_ctx tokens anew in this call? */
+bool reference_windowed(const struct reference *r, const kvs_config *config, int call);
 kvs_status reference_feed(kvs_engine *engine, const kvs_config *config, const struct reference *r, int call,
                           bool correct, kvs_error *err);
 /* The correct model's record of the i-th token fed; NULL if there is none. */
-const struct record *reference_record(const struct reference *r, const kvs_config *config, int i);
+const struct record *reference_record(const struct reference *r, int i);
 
 /* Each on its own: what the faulty model generates after the prompt, beside what the correct one did. */
 kvs_status live_free_running(struct compare_live *live, const struct reference *r, const kvs_fault *fault,

@@ -85,7 +85,9 @@ static struct record *record_of(struct records *records, const kvs_step *step) {
 
 static bool keep_weights(struct records *records, struct record *r, const kvs_moment *m) {
   size_t bytes = (size_t)records->config->n_head * (size_t)m->rows * sizeof(float);
-  if (records->bytes + bytes > RECORD_MOST_WEIGHTS || bytes == 0) return true;
+  bool prompt = m->step->mode == KVS_PREFILL && records->first_step == 0;
+  size_t most = prompt ? RECORD_MOST_WEIGHTS / 2 : RECORD_MOST_WEIGHTS;
+  if (records->bytes + bytes > most || bytes == 0) return true;
   float *weights = malloc(bytes);
   if (!weights) return false;
   memcpy(weights, m->weights, bytes);
@@ -97,6 +99,7 @@ static bool keep_weights(struct records *records, struct record *r, const kvs_mo
 
 static kvs_status watch(void *context, const kvs_moment *m, kvs_error *err) {
   struct records *records = context;
+  if (m->step->step < records->first_step) return KVS_OK;
   struct record *r = record_of(records, m->step);
   if (!r) return kvs_fail_memory(err, "comparing two runs");
   for (enum compare_field field = 0; field < COMPARE_FIELD_COUNT; field++) {

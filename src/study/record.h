@@ -23,10 +23,12 @@ struct records {
   struct record *at;
   int count, room;
   int call, call_begin; /* the call under way, and its first record */
+  int first_step;       /* steps before this one are not kept */
   size_t bytes;         /* of weights */
 };
 
-/* Weights of more than so many bytes are not kept: attention is then not compared from there on. */
+/* Weights of more than so many bytes are not kept: attention is then not compared from there on. A long prompt takes half of them at
+ * most, so that the steps after it are not the ones that go without. */
 #define RECORD_MOST_WEIGHTS ((size_t)512 << 20)
 
 kvs_observer records_observer(struct records *records);

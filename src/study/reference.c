@@ -7,13 +7,17 @@
 
 /* ---- feeding ------------------------------------------------------------------------------------------------------ */
 
+bool reference_windowed(const struct reference *r, const kvs_config *config, int call) {
+  return call > 0 && r->fills_context && r->prompt + call > config->n_ctx;
+}
+
 /* Call 0 feeds the prompt, call i the i-th token after it. Past the context's end the correct model reads its last n_ctx tokens anew: with a
  * learned table of positions there is no other right way. */
 kvs_status reference_feed(kvs_engine *engine, const kvs_config *config, const struct reference *r, int call,
                           bool correct, kvs_error *err) {
   if (call == 0) return kvs_engine_prefill(engine, r->tokens, r->prompt, KVS_PROMPT, err);
   int token = r->tokens[r->prompt + call - 1], fed = r->prompt + call;
-  if (!correct || !r->fills_context || fed <= config->n_ctx) return kvs_engine_decode(engine, token, KVS_FORCED, err);
+  if (!correct || !reference_windowed(r, config, call)) return kvs_engine_decode(engine, token, KVS_FORCED, err);
   kvs_engine_reset(engine);
   return kvs_engine_prefill(engine, r->tokens + fed - config->n_ctx, config->n_ctx, KVS_FORCED, err);
 }
@@ -54,6 +58,7 @@ static kvs_status make_reference(struct compare_live *live, struct reference *r,
     r->tokens[r->count] = token < 0 ? 0 : token;
     records_begin(&r->records, i);
     r->count++;
+    if (reference_windowed(r, live->config, i)) r->records.first_step = live->config->n_ctx - 1; /* the newest alone */
     status = reference_feed(live->engine, live->config, r, i, true, err);
     if (status == KVS_ERR_CONTEXT) {
       r->count--;
@@ -79,14 +84,9 @@ kvs_status live_reference(struct compare_live *live, const kvs_fault *fault, str
   return status == KVS_OK ? make_reference(live, r, err) : status;
 }
 
-/* The record of the i-th token fed: one each in the order fed, but of a window read anew the last. */
-const struct record *reference_record(const struct reference *r, const kvs_config *config, int i) {
-  const struct records *all = &r->records;
-  if (i < config->n_ctx) return i < all->count ? &all->at[i] : NULL;
-  int call = i - r->prompt + 1;
-  for (int k = all->count - 1; k >= 0; k--)
-    if (all->at[k].call == call) return &all->at[k];
-  return NULL;
+/* One each in the order fed. */
+const struct record *reference_record(const struct reference *r, int i) {
+  return i < r->records.count ? &r->records.at[i] : NULL;
 }
 
 /* ---- opening, and running again ------------------------------------------------------------------------------------ */
