@@ -79,6 +79,8 @@ static int choose_pairs(const struct command *command, const struct arguments *a
     return code;
   }
   *count = compare_pairs(look, pairs, MOST);
+  if (*count == MOST)
+    fprintf(stderr, "kvstep: note: the first %d pairs are compared; name two runs for others\n", MOST);
   if (*count) return -1;
   fputs("kvstep: no two runs of this trace have the same prompt; add one with kvstep run … -o TRACE --append --fault "
         "NAME, name two, as 1 2, or let kvstep compare --fault NAME make both\n",
