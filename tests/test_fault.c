@@ -272,8 +272,7 @@ static void scales_wrongly(void **state) {
   for (int f = 0; f < 2; f++) {
     const seen *all = run_fault(engine, names[f], PROMPT, 1);
     const seen_layer *l = &all->step[PROMPT].layer[0];
-    for (int i = 0; i < PROMPT; i++)
-      assert_near(l->scores[i], scale[f] * dot(l->q, all->step[i].layer[0].k, DIM, 1));
+    for (int i = 0; i < PROMPT; i++) assert_near(l->scores[i], scale[f] * dot(l->q, all->step[i].layer[0].k, DIM, 1));
   }
 }
 
@@ -478,7 +477,8 @@ static void queries_show_the_fault_and_nothing_else(void **state) {
       assert_int_equal(kvs_trace_close(trace, &err), KVS_OK);
       sqlite3 *db;
       assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
-      if (rows_of_run(db, f->sql, 1) != 0) fail_msg("%s: the query finds it in a correct run of %s", f->name, models[m].model);
+      if (rows_of_run(db, f->sql, 1) != 0)
+        fail_msg("%s: the query finds it in a correct run of %s", f->name, models[m].model);
       if (rows_of_run(db, f->sql, 2) == 0) fail_msg("%s: the query does not find it in %s", f->name, models[m].model);
       sqlite3_close(db);
       kvs_tokenizer_free(t);

@@ -87,9 +87,12 @@ static void put_page(const kvs_fault *f) {
   printf("**See it.** A correct run and a broken one in one file, what got worse, what `check` says, and a query that\n"
          "returns rows for the broken run only:\n\n");
   printf("```sh\nkvstep run -p 'It is a truth' -n 12 -o lab.db\n"
-         "kvstep run -p 'It is a truth' -n 12 -o lab.db --append --fault %s\n"
-         "kvstep compare lab.db\nkvstep check lab.db\n```\n\n",
+         "kvstep run -p 'It is a truth' -n 12 -o lab.db --append --fault %s\n",
          f->name);
+  if (f->fills_context) /* its prompt is another one: there is no pair of runs to compare in the file */
+    printf("kvstep compare --fault %s\nkvstep check lab.db\n```\n\n", f->name);
+  else
+    puts("kvstep compare lab.db\nkvstep check lab.db\n```\n");
   printf("```sql\n%s;\n```\n\nOther kinds: [the list](README.md).\n", f->sql);
 }
 
