@@ -43,8 +43,14 @@
   X(RERUN, "D13", "this run and run `found` were fed the same tokens and differ first here")                           \
   X(POSITION_USED, "D2", "position that the layer 0 K row was made with (-1: no wpe) / length before")                 \
   X(OFF_GRID, "D9", "layer 0's K row matches no position; distance: to the nearest, found: the nearest")               \
-  X(CHAIN, "D7", "this layer's input recomputed from the layer below does not give its K row; found: distance")        \
-  X(CHAIN_HYPOTHESIS, "D7", "…and does if the layer below is taken to make mistake `found` (enum hypothesis)")         \
+  X(POSITION_UNCLEAR, "D2", "layer 0's row is as near to position found as to right: stored too coarsely to tell")     \
+  X(ROW_SCALED, "D9", "layer 0's K row is found times the entry of a position / 1")                                    \
+  X(ROW_SWAPPED, "D9", "layer 0's K row is the token's q (found 0) or v (found 2) / 1")                                \
+  X(ROW_OTHER_TOKEN, "D9", "layer 0's K row is that of token found / of the token fed")                                \
+  X(CHAIN, "D7",                                                                                                       \
+    "what this layer hands on, recomputed, is not what the next one's rows were made of; found: distance")             \
+  X(CHAIN_HYPOTHESIS, "D7", "…and is if this layer is taken to make mistake `found` (enum hypothesis)")                \
+  X(KEY_WRONG, "D7", "the K row above layer 0 against k recomputed; found: distance")                                  \
   X(QUERY_WRONG, "D7", "q of this head against q recomputed; found: distance")                                         \
   X(VALUE_WRONG, "D7", "the V row against v recomputed; found: distance")                                              \
   X(LOGITS_WRONG, "D10", "logits against those recomputed from the last layer; found: distance")                       \
