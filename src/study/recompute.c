@@ -15,12 +15,26 @@ static kvs_status allocate(struct recompute *r, kvs_error *err) {
   const struct {
     float **at;
     size_t numbers;
-  } vectors[] = {{&r->x, n},          {&r->noisy, NOISE_DRAWS * n}, {&r->after, n},      {&r->here_out, n},
-                 {&r->qkv, 3 * n},    {&r->next, 3 * n},            {&r->tried, MOST_ROWS * n},
-                 {&r->k, n},          {&r->v, n},                   {&r->q, n},          {&r->x_in, n},
-                 {&r->out, n},        {&r->rows_k, ctx * n},        {&r->rows_v, ctx * n},
-                 {&r->logits, MOST_ROWS * vocab},                   {&r->seen, vocab},   {&r->own_logits, vocab},
-                 {&r->before, vocab}, {&r->first, vocab}};
+  } vectors[] = {{&r->x, n},
+                 {&r->noise_x, n},
+                 {&r->noisy, NOISE_DRAWS * n},
+                 {&r->after, n},
+                 {&r->here_out, n},
+                 {&r->qkv, 3 * n},
+                 {&r->next, 3 * n},
+                 {&r->tried, MOST_ROWS * n},
+                 {&r->k, n},
+                 {&r->v, n},
+                 {&r->q, n},
+                 {&r->x_in, n},
+                 {&r->out, n},
+                 {&r->rows_k, ctx * n},
+                 {&r->rows_v, ctx * n},
+                 {&r->logits, MOST_ROWS * vocab},
+                 {&r->seen, vocab},
+                 {&r->own_logits, vocab},
+                 {&r->before, vocab},
+                 {&r->first, vocab}};
   bool complete = true;
   for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
     complete &= (*vectors[i].at = calloc(vectors[i].numbers, sizeof(float))) != NULL;
@@ -53,9 +67,10 @@ void recompute_close(struct recompute *r) {
   if (!r) return;
   for (int layer = 0; r->window && layer < r->model->config.n_layer; layer++)
     free(r->window[layer].k), free(r->window[layer].v);
-  void *const all[] = {r->upto,     r->slot, r->window, r->how,   r->variant, r->head_q, r->table,      r->x,      r->noisy, r->after,
-                       r->here_out, r->qkv,  r->next,   r->tried, r->k,       r->v,      r->q,          r->x_in,   r->out,
-                       r->rows_k,   r->rows_v, r->logits, r->seen, r->own_logits, r->before, r->first};
+  void *const all[] = {r->upto,   r->noise_x, r->slot,  r->window,     r->how,      r->variant, r->head_q,
+                       r->table,  r->x,       r->noisy, r->after,      r->here_out, r->qkv,     r->next,
+                       r->tried,  r->k,       r->v,     r->q,          r->x_in,     r->out,     r->rows_k,
+                       r->rows_v, r->logits,  r->seen,  r->own_logits, r->before,   r->first};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
   kvs_engine_free(r->engine);
   free(r);
@@ -65,7 +80,9 @@ kvs_status recompute_fact(struct work *w, struct fact fact, kvs_error *err) {
   return w->facts ? facts_add(w->facts, &fact, err) : KVS_OK;
 }
 
-struct recompute_reach recompute_reached(const struct recompute *r) { return r->reach; }
+struct recompute_reach recompute_reached(const struct recompute *r) {
+  return r->reach;
+}
 enum recompute_storage recompute_stored_as(const struct recompute *r) { return r->storage; }
 
 /* ---- one step ---- */
@@ -78,7 +95,8 @@ static void turn_to_run(struct recompute *r, int run) {
   for (int layer = 0; layer < c->n_layer; layer++) r->upto[layer] = LOOK_NONE, r->window[layer].run = 0;
   for (size_t i = 0; i < (size_t)c->n_layer * (size_t)c->n_ctx; i++) r->slot[i] = (struct slot){.step = LOOK_NONE};
   size_t numbers = (size_t)c->n_layer * (size_t)c->n_ctx * (size_t)c->n_embd;
-  if (r->touched) memset(r->engine->cache.k, 0, numbers * sizeof(float)), memset(r->engine->cache.v, 0, numbers * sizeof(float));
+  if (r->touched)
+    memset(r->engine->cache.k, 0, numbers * sizeof(float)), memset(r->engine->cache.v, 0, numbers * sizeof(float));
   r->touched = true;
   r->shared_from = r->used = r->before_step = r->first_step = LOOK_NONE;
   r->noise_k = r->noise_v = r->drift = 1e-4; /* until it is calibrated */
@@ -255,10 +273,10 @@ kvs_status recompute_calibrate(struct recompute *r, struct look *look, int run, 
     if (sample_climb(r, look, run, (int)((long long)i * (steps - 1) / CLIMBS), ratios, &count, err)) return err->status;
   double typical = robust(ratios, count, 1e-4);
   r->drift = fmin(fmax(10 * typical, 1e-6), 1e-4);
-  r->storage = samples.bits == 11                                     ? STORAGE_F16
-               : samples.bits == 8                                    ? STORAGE_BF16
-               : fmax(r->noise_k, r->noise_v) > 1e-3                  ? STORAGE_COARSE
-                                                                      : STORAGE_F32;
+  r->storage = samples.bits == 11                    ? STORAGE_F16
+               : samples.bits == 8                   ? STORAGE_BF16
+               : fmax(r->noise_k, r->noise_v) > 1e-3 ? STORAGE_COARSE
+                                                     : STORAGE_F32;
   r->used = r->before_step = r->first_step = r->shared_from = LOOK_NONE;
   *tolerance = recompute_tolerance(r, CARRIER_K);
   return KVS_OK;

@@ -70,7 +70,8 @@ static bool climb_with_noise(struct work *w, int layer, double noise) {
       const float *qkv = recompute_project(r, at, r->noisy + (size_t)i * n, 1);
       memcpy(r->next, qkv, n * sizeof(float));
       recompute_add_noise(w, r->next, (int)n, noise);
-      if (!recompute_attend(w, at, r->how[at], r->variant[at], r->next, r->engine->s.out + (size_t)i * n, noise)) return false;
+      if (!recompute_attend(w, at, r->how[at], r->variant[at], r->next, r->engine->s.out + (size_t)i * n, noise))
+        return false;
     }
     memcpy(r->noisy, recompute_finish(w, at, r->noisy, NOISE_DRAWS, noise), NOISE_DRAWS * n * sizeof(float));
   }
@@ -118,9 +119,11 @@ static double noise_level(struct work *w, int layer, const float *x) {
   return level;
 }
 
+/* From an x that is known to be right. */
 static void start_noise(struct work *w, int layer, const float *x) {
   size_t n = (size_t)w->config->n_embd;
-  w->noise_layer = layer;
+  w->noise_layer = w->noise_start = layer;
+  if (x != w->r->noise_x) memcpy(w->r->noise_x, x, n * sizeof(float));
   for (size_t i = 0; i < NOISE_DRAWS; i++) {
     memcpy(w->r->noisy + i * n, x, n * sizeof(float));
     recompute_add_noise(w, w->r->noisy + i * n, (int)n, layer == 0 ? 0 : noise_of(w->r));
@@ -201,7 +204,8 @@ static struct fact fact_at(const struct work *w, enum fact_kind kind, int layer)
                        .right_distance = NAN};
 }
 
-static kvs_status tell(struct work *w, enum fact_kind kind, int layer, int head, int row, double distance, kvs_error *err) {
+static kvs_status tell(struct work *w, enum fact_kind kind, int layer, int head, int row, double distance,
+                       kvs_error *err) {
   struct fact fact = fact_at(w, kind, layer);
   fact.head = head, fact.row = row, fact.found = fact.distance = distance;
   return recompute_fact(w, fact, err);
@@ -241,7 +245,8 @@ static kvs_status tell_parts(struct work *w, const struct evidence *e, const str
   bool dead = (e->dead_k && e->layer > 0) || e->dead_v;
   if (worst >= 0 || dead) {
     double limit = limit_at(w, e->layer, x, isnan(worst) ? INFINITY : worst);
-    if (fit->k > limit && e->layer > 0 && tell(w, FACT_KEY_WRONG, e->layer, -1, e->own_row, fit->k, err)) return err->status;
+    if (fit->k > limit && e->layer > 0 && tell(w, FACT_KEY_WRONG, e->layer, -1, e->own_row, fit->k, err))
+      return err->status;
     if (fit->v > limit && tell(w, FACT_VALUE_WRONG, e->layer, -1, e->own_row, fit->v, err)) return err->status;
     if (e->dead_k && e->layer > 0 && tell(w, FACT_KEY_WRONG, e->layer, -1, e->own_row, 1, err)) return err->status;
     if (e->dead_v && tell(w, FACT_VALUE_WRONG, e->layer, -1, e->own_row, 1, err)) return err->status;
@@ -321,8 +326,8 @@ struct climb {
 
 /* The right way's distance is too large. Adds a fact for each hypothesis that explains it and takes x from the best; or else says where
  * the chain broke, and restarts from what was logged. */
-static kvs_status broken(struct work *w, int layer, struct climb *climb, double distance, double limit, const float *logged_out,
-                         kvs_error *err) {
+static kvs_status broken(struct work *w, int layer, struct climb *climb, double distance, double limit,
+                         const float *logged_out, kvs_error *err) {
   struct recompute *r = w->r;
   size_t n = (size_t)w->config->n_embd;
   struct trial trials[MOST_ROWS];
@@ -332,11 +337,12 @@ static kvs_status broken(struct work *w, int layer, struct climb *climb, double 
     if (best < 0 || trials[i].distance < trials[best].distance) best = i;
   bool found = best >= 0 && trials[best].distance <= limit && trials[best].distance * BETTER < distance;
   for (int i = 0; found && i < count; i++) {
-    bool same = trials[i].distance <= limit && trials[i].distance * BETTER < distance;
+    bool fits = trials[i].distance <= limit && trials[i].distance * BETTER < distance;
     bool said = i > 0 && trials[i - 1].how == trials[i].how && trials[i - 1].distance <= limit;
-    if (!same || said) continue;
+    if (!fits || said) continue;
     struct fact fact = fact_at(w, FACT_CHAIN_HYPOTHESIS, layer);
-    fact.row = w->own_row, fact.found = trials[i].how, fact.distance = trials[i].distance, fact.right_distance = distance;
+    fact.row = w->own_row, fact.found = trials[i].how, fact.distance = trials[i].distance,
+    fact.right_distance = distance;
     if (recompute_fact(w, fact, err)) return err->status;
   }
   if (found) {
@@ -344,6 +350,7 @@ static kvs_status broken(struct work *w, int layer, struct climb *climb, double 
       r->shared_from = w->at.length_before - (w->step - w->batch_step);
     r->how[layer] = trials[best].how, r->variant[layer] = trials[best].variant;
     memcpy(r->x, r->tried + (size_t)best * n, n * sizeof(float));
+    start_noise(w, w->noise_start, r->noise_x); /* it has come through this layer the right way */
     climb->fresh = false;
     return KVS_OK;
   }

@@ -47,7 +47,7 @@ struct recompute {
   enum hypothesis *how; /* [n_layer] how this step's attention was, below the layer it has come to, … */
   int *variant;         /* … and which variant of it */
   /* working memory */
-  float *x, *noisy;              /* [n_embd]; [NOISE_DRAWS][n_embd] */
+  float *x, *noise_x, *noisy;    /* [n_embd]; [n_embd]; [NOISE_DRAWS][n_embd] */
   float *after, *here_out;       /* [n_embd] x after this layer; what its heads gave, as logged */
   float *qkv, *next;             /* [3·n_embd] of this layer and of the next; */
   float *tried;                  /* [MOST_ROWS][n_embd] x after each hypothesis */
@@ -68,15 +68,15 @@ struct work {
   int run, step;
   struct look_run shape;
   struct look_step at;
-  int upto;       /* the batch's last step: its rows are in the cache before any attention */
-  int batch_step; /* the batch's first step */
-  int length;     /* P: rows before this step */
-  int own_row;    /* where layer 0's row went, or P */
+  int upto;            /* the batch's last step: its rows are in the cache before any attention */
+  int batch_step;      /* the batch's first step */
+  int length;          /* P: rows before this step */
+  int own_row;         /* where layer 0's row went, or P */
   int token, position; /* that x was made of; position KVS_NO_POSITION: no wpe */
-  bool sure;      /* x is known: something of the trace fitted it */
+  bool sure;           /* x is known: something of the trace fitted it */
   struct facts *facts;
   /* noise */
-  int noise_layer; /* r->noisy is what enters this layer */
+  int noise_start, noise_layer; /* where r->noise_x enters, and where r->noisy has come to */
   unsigned long long random;
   /* calibration: the ratios seen */
   double *ratios;

@@ -93,14 +93,15 @@ static void entry_of(const struct recompute *r, enum carrier carrier, const floa
   size_t from = (size_t)carrier * (size_t)n;
   const float *table = position < 0 ? NULL : r->table + (size_t)position * 3 * (size_t)n + from;
   for (int i = 0; i < n; i++) {
-    double whole = (double)r->next[from + (size_t)i] + (table ? (double)table[i] : 0) - mean * (double)r->gains[from + (size_t)i];
+    double whole =
+        (double)r->next[from + (size_t)i] + (table ? (double)table[i] : 0) - mean * (double)r->gains[from + (size_t)i];
     entry[i] = (float)(inverse * whole + (double)r->biases[from + (size_t)i]);
   }
 }
 
 /* The nearest entry of this token's table (all positions, and no wpe), by `rest` if scaled. */
-static kvs_status search(struct work *w, int token, enum carrier carrier, const float *row, bool scaled, struct match *best,
-                         kvs_error *err) {
+static kvs_status search(struct work *w, int token, enum carrier carrier, const float *row, bool scaled,
+                         struct match *best, kvs_error *err) {
   struct recompute *r = w->r;
   if (build_table(r, err)) return err->status;
   float *wte = r->engine->s.x_mid, *x = r->engine->s.x, *entry = r->engine->s.mlp_out, *wpe = r->engine->s.wpe;
@@ -110,7 +111,8 @@ static kvs_status search(struct work *w, int token, enum carrier carrier, const 
     memcpy(x, wte, (size_t)w->config->n_embd * sizeof(float));
     if (p >= 0) {
       const kvs_tensor *t = &r->model->wpe;
-      r->engine->kernels->widen(wpe, (const char *)t->data + (size_t)p * (size_t)t->cols * (t->dtype == KVS_F32 ? 4 : 2),
+      r->engine->kernels->widen(wpe,
+                                (const char *)t->data + (size_t)p * (size_t)t->cols * (t->dtype == KVS_F32 ? 4 : 2),
                                 t->dtype, w->config->n_embd);
       kvs_op_add(x, wte, wpe, (size_t)w->config->n_embd);
     }
@@ -126,8 +128,8 @@ static kvs_status search(struct work *w, int token, enum carrier carrier, const 
 /* The right one first; each once; only those that there are. */
 static int likely_positions(const struct work *w, int *list) {
   int P = w->length, prompt = w->at.prompt_steps, used = w->r->used, count = 0;
-  const int wanted[] = {P,          P + 1, KVS_NO_POSITION, 0,    w->at.position,     prompt, P + prompt - 1,
-                        P - 1,      used,  used + 1,        P + 2, w->config->n_ctx - 1};
+  const int wanted[] = {P,     P + 1, KVS_NO_POSITION, 0,     w->at.position,      prompt, P + prompt - 1,
+                        P - 1, used,  used + 1,        P + 2, w->config->n_ctx - 1};
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
     bool there = wanted[i] < KVS_NO_POSITION || wanted[i] >= w->config->n_ctx;
     for (int j = 0; j < count; j++) there |= list[j] == wanted[i];
@@ -137,8 +139,8 @@ static int likely_positions(const struct work *w, int *list) {
 }
 
 /* Compares the row with the exact entries of these positions; keeps them in the scratch's qkv. */
-static void compare_all(struct work *w, int token, enum carrier carrier, const float *row, const int *positions, int count,
-                        struct match *matches) {
+static void compare_all(struct work *w, int token, enum carrier carrier, const float *row, const int *positions,
+                        int count, struct match *matches) {
   struct recompute *r = w->r;
   size_t n = (size_t)w->config->n_embd;
   for (int i = 0; i < count; i++) recompute_embed(r, token, positions[i], r->tried + (size_t)i * n);
@@ -156,7 +158,8 @@ static double apart(const struct work *w, enum carrier carrier, int a, int b) {
 
 /* Whether a is nearer to the row than b beyond what chance does to noise of this size: along the line between the two entries the
  * noise is its length over sqrt(n_embd). */
-static bool clearly_nearer(const struct work *w, const struct match *a, const struct match *b, double between, double noise) {
+static bool clearly_nearer(const struct work *w, const struct match *a, const struct match *b, double between,
+                           double noise) {
   double each = fmax(noise, a->distance) / sqrt(w->config->n_embd);
   return b->distance * b->distance - a->distance * a->distance > 6 * between * each;
 }
@@ -288,7 +291,9 @@ static kvs_status off_grid(struct work *w, const struct evidence *e, const struc
 /* ---- what this step used ---- */
 
 static kvs_status tell_position(struct work *w, int row, const struct finding *f, kvs_error *err) {
-  if (f->used.position == w->length) return KVS_OK;
+  int n_ctx = w->config->n_ctx;
+  bool last = w->length >= n_ctx && f->used.position == n_ctx - 1; /* no position is right past the end */
+  if (f->used.position == w->length || last) return KVS_OK;
   struct fact fact = fact_here(w, FACT_POSITION_USED, row);
   fact.found = f->used.position, fact.right = w->length;
   fact.distance = f->used.distance, fact.right_distance = f->right.distance;

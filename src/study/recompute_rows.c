@@ -131,8 +131,7 @@ static void heads_evidence(struct work *w, int layer, struct evidence *e) {
 
 /* The last layer hands on what layer_step calls x_out; the others' may be there under the next layer's x_in too. */
 static const float *logged_input(struct work *w, int layer) {
-  const struct look_layer *own =
-      layer < w->config->n_layer ? look_layer(w->look, w->run, w->step, layer) : NULL;
+  const struct look_layer *own = layer < w->config->n_layer ? look_layer(w->look, w->run, w->step, layer) : NULL;
   if (own && own->x_in) return own->x_in;
   const struct look_layer *below = layer > 0 ? look_layer(w->look, w->run, w->step, layer - 1) : NULL;
   if (below && below->x_out) return below->x_out;
@@ -150,8 +149,7 @@ void recompute_evidence(struct work *w, int layer, struct evidence *e) {
   if (e->x) memcpy(r->x_in, x_in, bytes);
   if (layer == w->config->n_layer) return;
   e->own_row = recompute_own_row(w->look, w->run, w->step, layer);
-  const struct look_row *row =
-      e->own_row == LOOK_NONE ? NULL : look_row(w->look, w->run, w->step, layer, e->own_row);
+  const struct look_row *row = e->own_row == LOOK_NONE ? NULL : look_row(w->look, w->run, w->step, layer, e->own_row);
   if (row && row->k) memcpy(r->k, row->k, bytes), e->dead_k = recompute_dead(row->k, n_embd), e->k = !e->dead_k;
   if (row && row->v) memcpy(r->v, row->v, bytes), e->dead_v = recompute_dead(row->v, n_embd), e->v = !e->dead_v;
   heads_evidence(w, layer, e);
