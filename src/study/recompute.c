@@ -76,6 +76,17 @@ void recompute_close(struct recompute *r) {
   free(r);
 }
 
+struct fact recompute_fact_at(const struct work *w, enum fact_kind kind, int layer) {
+  return (struct fact){.kind = kind,
+                       .run = w->run,
+                       .step = w->step,
+                       .layer = layer,
+                       .head = -1,
+                       .row = -1,
+                       .distance = NAN,
+                       .right_distance = NAN};
+}
+
 kvs_status recompute_fact(struct work *w, struct fact fact, kvs_error *err) {
   return w->facts ? facts_add(w->facts, &fact, err) : KVS_OK;
 }
@@ -188,7 +199,7 @@ kvs_status recompute_step(struct recompute *r, struct look *look, int run, int s
 enum { SAMPLES = 15, CLIMBS = 4, MOST_RATIOS = 512 };
 
 /* Beyond this a row is wrong, not coarse. */
-#define COARSEST 0.1
+#define COARSEST 0.2
 
 static int ascending(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;

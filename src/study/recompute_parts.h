@@ -98,6 +98,32 @@ struct fit {
   bool interleaved; /* q fits only if the heads are cut interleaved */
 };
 
+/* The trace's logits, whole, or of the best tokens only. */
+struct seen_logits {
+  const float *all;
+  const struct look_top *top;
+  double rounding; /* how coarsely they are stored, as a part of their spread */
+};
+
+/* Where the way through the layers has come to. */
+struct climb {
+  struct evidence here, next;
+  struct seen_logits seen;
+  bool has_logits, told_logits;
+  bool fresh; /* r->own_logits is what comes of r->x at the top */
+  bool stop;
+};
+
+struct trials {
+  int count;
+  struct trial {
+    enum hypothesis how;
+    int variant;
+    double distance;
+  } trial[MOST_ROWS];
+  int from; /* the lowest layer that the mistake was made in */
+};
+
 /* ---- recompute_rows.c: the trace's rows ---- */
 /* The row of this layer that `step` wrote; LOOK_NONE. */
 int recompute_own_row(struct look *look, int run, int step, int layer);
@@ -133,9 +159,40 @@ kvs_status recompute_nearest(struct work *w, const struct evidence *evidence, do
 /* Two numbers up to this apart are the same, in layer 0. */
 double recompute_tolerance(const struct recompute *r, enum carrier carrier);
 
+/* ---- recompute_fit.c: distances, and what noise does ---- */
+extern const struct fit recompute_no_fit;
+/* From what recomputed q, k, v (and x) of a layer should be. */
+struct fit recompute_fit(const struct work *w, const struct evidence *evidence, const float *qkv, const float *x);
+/* Of `rows` x [n_embd] that come out of a layer: from what the trace has of the next layer, or of the logits (r->logits then has theirs). */
+void recompute_fit_above(struct work *w, const struct climb *climb, const float *x, int rows, struct fit *fits);
+/* The least, or the largest, of what there is; ABSENT. */
+double recompute_nearest_of(const struct fit *fit);
+double recompute_farthest_of(const struct fit *fit);
+bool recompute_find_logits(struct work *w, struct seen_logits *seen);
+/* |seen − logits| but for a constant, over the spread of the logits: softmax sees no more. */
+double recompute_logits_from(const struct work *w, const struct seen_logits *seen, const float *logits);
+double recompute_noise(const struct recompute *r);
+/* From an x that is known to be right as it enters `layer`, noise is followed upwards. */
+void recompute_start_noise(struct work *w, int layer, const float *x);
+/* How far the noisy copies of x come from it in this layer's q, k, v (n_layer: in the logits). INFINITY: not to be known. */
+double recompute_noise_level(struct work *w, int layer, const float *x);
+/* A distance up to this, of q, k or v of this layer or of the logits, is noise. Costs little unless `distance` is above the least. */
+double recompute_limit(struct work *w, int layer, const float *x, double distance);
+
+/* ---- recompute_guess.c: hypotheses ---- */
+#define RECOMPUTE_BETTER 3 /* what is to be believed must fit better by this factor */
+/* Tries all that is possible for this layer, or if none fits, for all from where x was last known to be right. The best: its x in
+ * r->tried at its place; -1: none is within the limit, and clearly nearer than `distance`. Strict: in all that the trace has. */
+int recompute_guess(struct work *w, int layer, const struct climb *climb, double distance, double limit, bool strict,
+                    struct trials *trials);
+/* A fact for the best one, and then for those that fit as well. */
+kvs_status recompute_tell_guess(struct work *w, int layer, const struct trials *trials, int best, double distance,
+                                kvs_error *err);
 /* ---- recompute_chain.c: D7 and D10 ---- */
 kvs_status recompute_chain(struct work *w, struct evidence *evidence, kvs_error *err);
 
+/* A fact of this run and step with nothing else filled in. */
+struct fact recompute_fact_at(const struct work *w, enum fact_kind kind, int layer);
 kvs_status recompute_fact(struct work *w, struct fact fact, kvs_error *err);
 
 #endif

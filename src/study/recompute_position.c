@@ -214,14 +214,9 @@ static kvs_status find(struct work *w, enum carrier carrier, const float *row, s
 /* ---- D9: no position ---- */
 
 static struct fact fact_here(const struct work *w, enum fact_kind kind, int row) {
-  return (struct fact){.kind = kind,
-                       .run = w->run,
-                       .step = w->step,
-                       .layer = 0,
-                       .head = -1,
-                       .row = row,
-                       .distance = NAN,
-                       .right_distance = NAN};
+  struct fact fact = recompute_fact_at(w, kind, 0);
+  fact.row = row;
+  return fact;
 }
 
 /* The tokens of the steps around, each once. */
@@ -230,7 +225,8 @@ static int tokens_around(const struct work *w, int *list) {
   int count = 0;
   for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
     const struct look_step *s = look_step(w->look, w->run, w->step + offsets[i]);
-    bool there = !s || s->token < 0 || s->token >= w->config->n_vocab || s->token == w->token;
+    if (!s || s->token < 0 || s->token >= w->config->n_vocab || s->token == w->token) continue;
+    bool there = false;
     for (int j = 0; j < count; j++) there |= list[j] == s->token;
     if (!there) list[count++] = s->token;
   }
