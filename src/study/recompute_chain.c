@@ -155,9 +155,11 @@ static void note_ratio(struct work *w, int layer, const float *x, double distanc
 static kvs_status half_fits(struct work *w, int layer, struct climb *climb, double farthest, kvs_error *err) {
   struct trials trials;
   double limit = recompute_limit(w, layer + 1, w->r->after, farthest);
-  if (!(farthest > limit) || limit > BLIND) return KVS_OK;
-  int best = recompute_guess(w, layer, climb, farthest, limit, true, &trials);
-  if (best < 0) return KVS_OK;
+  int best = farthest > limit ? recompute_guess(w, layer, climb, farthest, BLIND, true, &trials) : -1;
+  if (best < 0) {
+    memcpy(w->r->x, w->r->after, (size_t)w->config->n_embd * sizeof(float));
+    return KVS_OK;
+  }
   take_guess(w, layer, climb, &trials, best);
   return recompute_tell_guess(w, layer, &trials, best, farthest, err);
 }
@@ -182,8 +184,9 @@ static kvs_status judge(struct work *w, int layer, struct climb *climb, const fl
   r->reach.layers += measured && !climb->stop;
   if (!measured || distance <= limit) {
     w->sure |= measured && !climb->stop;
+    if (measured && !climb->stop) return half_fits(w, layer, climb, farthest, err);
     memcpy(r->x, r->after, bytes);
-    return measured && !climb->stop ? half_fits(w, layer, climb, farthest, err) : KVS_OK;
+    return KVS_OK;
   }
   climb->stop |= !w->sure; /* what x was made of is not known */
   return climb->stop ? KVS_OK : broken(w, layer, climb, distance, limit, logged_out, err);
