@@ -179,9 +179,22 @@ static const struct fact *fact_of(enum fact_kind kind) {
 
 static const kvs_config shapes[] = {
     {.n_layer = 3, .n_head = 4, .n_embd = 48, .n_ctx = 40, .n_vocab = 61, .scale_attn_weights = true, .tied = true},
-    {.n_layer = 2, .n_head = 3, .n_embd = 27, .n_ctx = 33, .n_vocab = 53, .n_inner = 31, .activation = KVS_RELU,
-     .scale_attn_weights = true, .scale_attn_by_inverse_layer_idx = true},
-    {.n_layer = 1, .n_head = 2, .n_embd = 34, .n_ctx = 30, .n_vocab = 47, .activation = KVS_GELU, .tied = true,
+    {.n_layer = 2,
+     .n_head = 3,
+     .n_embd = 27,
+     .n_ctx = 33,
+     .n_vocab = 53,
+     .n_inner = 31,
+     .activation = KVS_RELU,
+     .scale_attn_weights = true,
+     .scale_attn_by_inverse_layer_idx = true},
+    {.n_layer = 1,
+     .n_head = 2,
+     .n_embd = 34,
+     .n_ctx = 30,
+     .n_vocab = 47,
+     .activation = KVS_GELU,
+     .tied = true,
      .scale_attn_weights = true},
     {.n_layer = 12, .n_head = 4, .n_embd = 64, .n_ctx = 36, .n_vocab = 99, .tied = true, .scale_attn_weights = true},
     {.n_layer = 48, .n_head = 2, .n_embd = 32, .n_ctx = 36, .n_vocab = 99, .tied = true, .scale_attn_weights = true},
@@ -411,7 +424,8 @@ static void attention_of(const kvs_model *model, const char *name, int i,
                          float (*storage)(float, unsigned long long *)) {
   int n_layer = model->config.n_layer;
   if (attention_faults[i].above && n_layer == 1) return;
-  make(model, &(struct feed){.prompt = 10, .steps = 10, .fault = attention_faults[i].fault, .from = attention_faults[i].from});
+  make(model,
+       &(struct feed){.prompt = 10, .steps = 10, .fault = attention_faults[i].fault, .from = attention_faults[i].from});
   change_cache(storage);
   check(model);
   char what[96];
@@ -437,7 +451,8 @@ static void attention_of(const kvs_model *model, const char *name, int i,
 }
 
 static void wrong_attention(const kvs_model *model, const char *name) {
-  for (size_t i = 0; i < sizeof attention_faults / sizeof *attention_faults; i++) attention_of(model, name, (int)i, as_is);
+  for (size_t i = 0; i < sizeof attention_faults / sizeof *attention_faults; i++)
+    attention_of(model, name, (int)i, as_is);
 }
 
 static void wrong_attention_is_named(void **state) {
@@ -459,8 +474,8 @@ static void wrong_attention_stored_coarsely(void **state) {
 
 /* Faults that other rules find: each step follows from the rows that it found. */
 static void consistent_faults(const kvs_model *model, const char *name) {
-  static const char *const names[] = {"overwrite-last", "stale-cache",      "prompt-twice", "last-token-twice",
-                                      "token-skipped",  "no-rollback"};
+  static const char *const names[] = {"overwrite-last",   "stale-cache",   "prompt-twice",
+                                      "last-token-twice", "token-skipped", "no-rollback"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     bool at_once = strcmp(names[i], "prompt-twice") == 0 || strcmp(names[i], "stale-cache") == 0;
     make(model, &(struct feed){.prompt = 8, .steps = 6, .fault = names[i], .from = at_once ? 0 : 8});

@@ -110,6 +110,7 @@ static void turn_to_run(struct recompute *r, int run) {
     memset(r->engine->cache.k, 0, numbers * sizeof(float)), memset(r->engine->cache.v, 0, numbers * sizeof(float));
   r->touched = true;
   r->shared_from = r->used = r->before_step = r->first_step = LOOK_NONE;
+  r->favourite = HYPOTHESIS_NONE;
   r->noise_k = r->noise_v = r->drift = 1e-4; /* until it is calibrated */
   r->storage = STORAGE_F32;
 }

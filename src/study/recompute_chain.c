@@ -73,8 +73,14 @@ static void take_guess(struct work *w, int layer, struct climb *climb, const str
   if (trial->how == HYPOTHESIS_SHARED_BUFFER && r->shared_from == LOOK_NONE)
     r->shared_from = w->at.length_before - (w->step - w->batch_step);
   for (int at = trials->from; at <= layer; at++) r->how[at] = trial->how, r->variant[at] = trial->variant;
+  r->favourite = trial->how;
+  r->favourite_variant =
+      trial->how == HYPOTHESIS_SHARED_BUFFER ? 0 : trial->variant; /* now it is known where it began */
   memcpy(r->x, r->tried + (size_t)best * n, n * sizeof(float));
-  recompute_start_noise(w, w->noise_start, r->noise_x); /* it has come through this layer the right way */
+  if (trial->distance <= recompute_limit_least(r))
+    recompute_start_noise(w, layer + 1, r->x);
+  else
+    recompute_start_noise(w, w->noise_start, r->noise_x); /* it has come through this layer the right way */
   climb->fresh = false;
 }
 
@@ -178,6 +184,12 @@ static kvs_status judge(struct work *w, int layer, struct climb *climb, const fl
   double distance = recompute_nearest_of(&fit), farthest = recompute_farthest_of(&fit);
   bool measured = distance >= 0 && !w->ratios;
   if (distance >= 0 && w->ratios) note_ratio(w, layer + 1, r->after, distance);
+  struct trials trials;
+  if (measured && w->sure && recompute_guess_again(w, layer, climb, distance, &trials)) {
+    r->reach.layers++;
+    take_guess(w, layer, climb, &trials, 0);
+    return recompute_tell_guess(w, layer, &trials, 0, distance, err);
+  }
   double limit = measured ? recompute_limit(w, layer + 1, r->after, distance) : INFINITY;
   if (measured && fit.logits >= 0) limit += climb->seen.rounding;
   climb->stop = measured && limit > BLIND;

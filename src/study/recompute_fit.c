@@ -129,6 +129,8 @@ void recompute_start_noise(struct work *w, int layer, const float *x) {
   }
 }
 
+double recompute_limit_least(const struct recompute *r) { return CHEAP_TIMES * recompute_noise(r); }
+
 double recompute_limit(struct work *w, int layer, const float *x, double distance) {
   double noise = recompute_noise(w->r);
   if (distance <= CHEAP_TIMES * noise) return CHEAP_TIMES * noise;

@@ -68,6 +68,26 @@ static int choose(struct work *w, const struct climb *climb, double distance, do
   return found <= limit && found * RECOMPUTE_BETTER < distance ? best : -1;
 }
 
+/* Which it was the last time, if that fits so well, and the right way so badly, that nothing else need be tried. A short cache is left
+ * out: there several mistakes are one. */
+bool recompute_guess_again(struct work *w, int layer, const struct climb *climb, double distance,
+                           struct trials *trials) {
+  struct recompute *r = w->r;
+  size_t n = (size_t)w->config->n_embd;
+  double least = recompute_limit_least(r);
+  struct trial *trial = trials->trial;
+  struct fit fit;
+  if (r->favourite == HYPOTHESIS_NONE || w->own_row < 3 || !(distance > 10 * least)) return false;
+  *trial = (struct trial){r->favourite, r->favourite_variant, INFINITY};
+  trials->count = 1, trials->from = layer;
+  if (!may_be(w, trial->how)) return false;
+  if (!recompute_attend(w, layer, trial->how, trial->variant, r->qkv, r->engine->s.out, 0)) return false;
+  memcpy(r->tried, recompute_finish(w, layer, r->x, 1, 0), n * sizeof(float));
+  recompute_fit_above(w, climb, r->tried, 1, &fit);
+  trial->distance = recompute_nearest_of(&fit);
+  return recompute_farthest_of(&fit) <= least;
+}
+
 int recompute_guess(struct work *w, int layer, const struct climb *climb, double distance, double limit, bool strict,
                     struct trials *trials) {
   try_here(w, layer, trials);

@@ -42,6 +42,8 @@ struct recompute {
   /* how exactly this run's rows can match */
   double noise_k, noise_v, drift;
   enum recompute_storage storage;
+  enum hypothesis favourite; /* the one that fitted last, in this run */
+  int favourite_variant;
   int used; /* the position that the step before used; LOOK_NONE: not known */
   struct recompute_reach reach;
   enum hypothesis *how; /* [n_layer] how this step's attention was, below the layer it has come to, … */
@@ -177,6 +179,7 @@ void recompute_start_noise(struct work *w, int layer, const float *x);
 /* How far the noisy copies of x come from it in this layer's q, k, v (n_layer: in the logits). INFINITY: not to be known. */
 double recompute_noise_level(struct work *w, int layer, const float *x);
 /* A distance up to this, of q, k or v of this layer or of the logits, is noise. Costs little unless `distance` is above the least. */
+double recompute_limit_least(const struct recompute *r);
 double recompute_limit(struct work *w, int layer, const float *x, double distance);
 
 /* ---- recompute_guess.c: hypotheses ---- */
@@ -185,6 +188,8 @@ double recompute_limit(struct work *w, int layer, const float *x, double distanc
  * r->tried at its place; -1: none is within the limit, and clearly nearer than `distance`. Strict: in all that the trace has. */
 int recompute_guess(struct work *w, int layer, const struct climb *climb, double distance, double limit, bool strict,
                     struct trials *trials);
+bool recompute_guess_again(struct work *w, int layer, const struct climb *climb, double distance,
+                           struct trials *trials);
 /* A fact for the best one, and then for those that fit as well. */
 kvs_status recompute_tell_guess(struct work *w, int layer, const struct trials *trials, int best, double distance,
                                 kvs_error *err);
