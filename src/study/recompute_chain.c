@@ -131,7 +131,7 @@ static kvs_status tell_logits(struct work *w, struct climb *climb, double distan
  * where the chain broke. */
 static kvs_status broken(struct work *w, int layer, struct climb *climb, double distance, double limit,
                          const float *logged_out, kvs_error *err) {
-  struct trials trials;
+  struct trials trials = {.count = 0};
   int step, best = recompute_guess(w, layer, climb, distance, limit, false, &trials);
   bool by_logits = climb->next.layer == w->config->n_layer && climb->has_logits && !climb->next.x;
   double other = by_logits ? other_row(w, climb, distance, limit, &step) : ABSENT;
@@ -159,7 +159,7 @@ static void note_ratio(struct work *w, int layer, const float *x, double distanc
 
 /* One part fits, and others do not: the parts are wrong, or x is after all, if a mistake explains all of them. */
 static kvs_status half_fits(struct work *w, int layer, struct climb *climb, double farthest, kvs_error *err) {
-  struct trials trials;
+  struct trials trials = {.count = 0};
   double limit = recompute_limit(w, layer + 1, w->r->after, farthest);
   int best = farthest > limit ? recompute_guess(w, layer, climb, farthest, BLIND, true, &trials) : -1;
   if (best < 0) {
@@ -184,7 +184,7 @@ static kvs_status judge(struct work *w, int layer, struct climb *climb, const fl
   double distance = recompute_nearest_of(&fit), farthest = recompute_farthest_of(&fit);
   bool measured = distance >= 0 && !w->ratios;
   if (distance >= 0 && w->ratios) note_ratio(w, layer + 1, r->after, distance);
-  struct trials trials;
+  struct trials trials = {.count = 0};
   if (measured && w->sure && recompute_guess_again(w, layer, climb, distance, &trials)) {
     r->reach.layers++;
     take_guess(w, layer, climb, &trials, 0);

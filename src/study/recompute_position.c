@@ -173,7 +173,7 @@ struct finding {
 };
 
 static kvs_status find(struct work *w, enum carrier carrier, const float *row, struct finding *f, kvs_error *err) {
-  int positions[MOST_ROWS], best = 0;
+  int positions[MOST_ROWS] = {0}, best = 0;
   struct match m[MOST_ROWS];
   double tolerance = recompute_tolerance(w->r, carrier), noise = carrier == CARRIER_V ? w->r->noise_v : w->r->noise_k;
   int count = likely_positions(w, positions);
@@ -333,7 +333,7 @@ kvs_status recompute_position(struct work *w, const struct evidence *e, kvs_erro
 /* ---- for the calibration ---- */
 
 kvs_status recompute_nearest(struct work *w, const struct evidence *e, double *k, double *v, kvs_error *err) {
-  int positions[MOST_ROWS], best = 0;
+  int positions[MOST_ROWS] = {0}, best = 0;
   struct match m[MOST_ROWS];
   *k = *v = ABSENT;
   if (!e->k && !e->v) return KVS_OK;
