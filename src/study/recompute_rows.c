@@ -60,11 +60,12 @@ static void load(struct work *w, int layer, int row, int step) {
 void recompute_mirror(struct work *w, int layer) {
   struct recompute *r = w->r;
   if (r->upto[layer] == w->upto) return;
+  bool logged = recompute_own_row(w->look, w->run, w->step, layer) != LOOK_NONE;
   for (int row = 0; row < w->shape.n_ctx; row++) {
     struct slot *slot = &r->slot[(size_t)layer * (size_t)w->config->n_ctx + (size_t)row];
     int writer = look_writer(w->look, w->run, w->upto, layer, row);
     if (writer != slot->step) load(w, layer, row, writer);
-    if (writer == LOOK_NONE) slot->hole = is_hole(w, layer, row);
+    if (writer == LOOK_NONE) slot->hole = logged && is_hole(w, layer, row);
   }
   r->upto[layer] = w->upto;
 }
