@@ -25,16 +25,17 @@ static int run_import(const struct command *command, struct arguments *arguments
   if (code >= 0) return code;
   if (!v.output || !*v.output) return usage_error(command, "-o TRACE is missing: the trace to write");
   if (v.append && v.force) return usage_error(command, "--append and --force exclude each other");
-  if (v.import.name && v.import.model) return usage_error(command, "--name is for a model that -m cannot open; give one of the two");
+  if (v.import.name && v.import.model)
+    return usage_error(command, "--name is for a model that -m cannot open; give one of the two");
   v.import.command = arguments->line;
   kvs_error err;
   import_result result;
   kvs_trace_open_mode mode = v.append ? KVS_TRACE_APPEND : v.force ? KVS_TRACE_REPLACE : KVS_TRACE_NEW;
-  if (import_files((const char *const *)arguments->at, arguments->count, &v.import, v.output, mode, say_note, NULL, &result,
-                   &err) != KVS_OK)
+  if (import_files((const char *const *)arguments->at, arguments->count, &v.import, v.output, mode, say_note, NULL,
+                   &result, &err) != KVS_OK)
     return report(&err);
-  fprintf(stderr, "kvstep: %d steps, %d layer%s; run %d in ", result.steps, result.n_layer, result.n_layer == 1 ? "" : "s",
-          result.run);
+  fprintf(stderr, "kvstep: %d steps, %d layer%s; run %d in ", result.steps, result.n_layer,
+          result.n_layer == 1 ? "" : "s", result.run);
   put_shown(stderr, style_of_stdout(false), v.output);
   fputc('\n', stderr);
   return EXIT_OK;
@@ -57,7 +58,8 @@ static const struct option options[] = {
      .argument = "MODEL",
      AT(import.model),
      .completion = "model",
-     .help = "the model that was decoded with, a directory or a built-in's name: its shape, SHA-256, and the tokens' texts"},
+     .help = "the model that was decoded with, a directory or a built-in's name: its shape, SHA-256, and the tokens' "
+             "texts"},
     {.name = "tokenizer",
      .kind = OPTION_STRING,
      .argument = "MODEL",
@@ -98,7 +100,10 @@ static const struct option options[] = {
     {0},
 };
 static const struct positional positionals[] = {
-    {.name = "FILE", .help = "arrays in .npz, .npy (one array, named like its file) or JSON", .completion = "file", .many = true},
+    {.name = "FILE",
+     .help = "arrays in .npz, .npy (one array, named like its file) or JSON",
+     .completion = "file",
+     .many = true},
     {0},
 };
 const struct command command_import = {

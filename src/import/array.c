@@ -171,5 +171,6 @@ kvs_status arrays_read(struct arrays *arrays, const char *path, kvs_error *err) 
   if (size >= 15 && memcmp(bytes, "SQLite format 3", 15) == 0)
     return kvs_fail(err, KVS_ERR_INPUT, "%s: an SQLite file: a trace needs no import, open it as it is", path);
   return kvs_fail(err, KVS_ERR_INPUT,
-                  "%s: neither .npy, .npz nor JSON; save the arrays with numpy.savez, or as a JSON object of lists", path);
+                  "%s: neither .npy, .npz nor JSON; save the arrays with numpy.savez, or as a JSON object of lists",
+                  path);
 }

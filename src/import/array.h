@@ -16,7 +16,19 @@
 #define ARRAY_MOST_JSON ((size_t)64 << 20)      /* bytes of a JSON file; its parser needs up to forty times as many */
 #define ARRAY_MOST_HEADER ((size_t)64 << 10)    /* bytes of a .npy header */
 
-enum array_type { ARRAY_F2, ARRAY_F4, ARRAY_F8, ARRAY_I1, ARRAY_I2, ARRAY_I4, ARRAY_I8, ARRAY_U1, ARRAY_U2, ARRAY_U4, ARRAY_U8 };
+enum array_type {
+  ARRAY_F2,
+  ARRAY_F4,
+  ARRAY_F8,
+  ARRAY_I1,
+  ARRAY_I2,
+  ARRAY_I4,
+  ARRAY_I8,
+  ARRAY_U1,
+  ARRAY_U2,
+  ARRAY_U4,
+  ARRAY_U8
+};
 
 /* An array, or a part of one: a copy of this struct is a view that owns nothing. */
 struct array {
@@ -47,7 +59,7 @@ struct arrays {
   struct array_block {
     void *memory;
     size_t mapped; /* 0: from malloc */
-  } *blocks;
+  } * blocks;
   size_t block_count;
   uint64_t unpacked;
 };
@@ -83,6 +95,7 @@ bool array_set_strides(struct array *array, bool fortran);
 kvs_status npy_parse(struct array *array, const unsigned char *bytes, uint64_t size, bool complete, size_t *data_at,
                      kvs_error *err);
 kvs_status npz_read(struct arrays *arrays, const char *path, const unsigned char *bytes, size_t size, kvs_error *err);
-kvs_status json_arrays_read(struct arrays *arrays, const char *path, const unsigned char *bytes, size_t size, kvs_error *err);
+kvs_status json_arrays_read(struct arrays *arrays, const char *path, const unsigned char *bytes, size_t size,
+                            kvs_error *err);
 
 #endif

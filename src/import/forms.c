@@ -18,7 +18,8 @@ void plan_note(struct plan *plan, const char *format, ...) {
 /* ---- names ---- */
 
 /* The name that --map gives to this array, or its own. */
-static kvs_status mapped_name(const char *map, const struct array *array, char *name, size_t size, bool *found, kvs_error *err) {
+static kvs_status mapped_name(const char *map, const struct array *array, char *name, size_t size, bool *found,
+                              kvs_error *err) {
   snprintf(name, size, "%s", array->name);
   for (const char *at = map; at && *at;) {
     size_t length = strcspn(at, ",");
@@ -162,7 +163,8 @@ static bool fits(struct plan *plan, const struct array *array, const char *form,
 /* "[n_layer, rows, n_embd] or [...]", and what of it is known. */
 static void describe(const struct plan *plan, const char *forms, char *text, size_t size) {
   size_t at = 0;
-#define ADD(...) at += (size_t)snprintf(text + at, at < size ? size - at : 0, __VA_ARGS__), at = at < size ? at : size - 1
+#define ADD(...)                                                                                                       \
+  at += (size_t)snprintf(text + at, at < size ? size - at : 0, __VA_ARGS__), at = at < size ? at : size - 1
   for (const char *c = forms; *c; c++) {
     if (c == forms || c[-1] == ' ') ADD("%s[", c == forms ? "" : " or ");
     if (*c != ' ') ADD("%s%s", dimension_name(*c), c[1] && c[1] != ' ' ? ", " : "]");
@@ -176,7 +178,8 @@ static void describe(const struct plan *plan, const char *forms, char *text, siz
 #undef ADD
 }
 
-kvs_status plan_match(struct plan *plan, const struct array *array, const char *forms, const char **form, kvs_error *err) {
+kvs_status plan_match(struct plan *plan, const struct array *array, const char *forms, const char **form,
+                      kvs_error *err) {
   for (const char *at = forms; *at;) {
     size_t length = strcspn(at, " ");
     *form = at;

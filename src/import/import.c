@@ -34,24 +34,26 @@ static const char *text_of(const struct plan *plan, const char *name) {
   return NULL;
 }
 
-static kvs_status begin(const struct plan *plan, const import_options *options, const struct sources *s, kvs_trace *trace,
-                        int *run, kvs_error *err) {
+static kvs_status begin(const struct plan *plan, const import_options *options, const struct sources *s,
+                        kvs_trace *trace, int *run, kvs_error *err) {
   const char *prompt = text_of(plan, "prompt"), *engine = text_of(plan, "engine");
-  const kvs_run_info info = {.command = options->command, .prompt = prompt, .prompt_length = prompt ? strlen(prompt) : 0};
+  const kvs_run_info info = {
+      .command = options->command, .prompt = prompt, .prompt_length = prompt ? strlen(prompt) : 0};
   const kvs_log log = {.level = KVS_LOG_FULL, .last_step = -1};
   kvs_trace_source source = {.config = &plan->config,
                              .model = options->name ? options->name : text_of(plan, "model"),
                              .engine = engine ? engine : "imported",
                              .engine_version = text_of(plan, "engine_version")};
-  if (s->tokenizer) source.tokens = kvs_tokenizer_size(s->tokenizer), source.bytes = bytes_of, source.context = s->tokenizer;
+  if (s->tokenizer)
+    source.tokens = kvs_tokenizer_size(s->tokenizer), source.bytes = bytes_of, source.context = s->tokenizer;
   kvs_status status = KVS_OK;
   if (s->model) source.model = kvs_model_name(s->model), status = kvs_model_sha256(s->model, &source.sha256, err);
   trace->whole = true;
   return status == KVS_OK ? kvs_trace_begin_run_from(trace, &source, &info, &log, run, err) : status;
 }
 
-static kvs_status write_run(const struct plan *plan, const import_options *options, const struct sources *s, const char *path,
-                            kvs_trace_open_mode mode, int *run, kvs_error *err) {
+static kvs_status write_run(const struct plan *plan, const import_options *options, const struct sources *s,
+                            const char *path, kvs_trace_open_mode mode, int *run, kvs_error *err) {
   kvs_trace *trace;
   kvs_error close_error;
   kvs_status status = kvs_trace_create(path, mode, &trace, err);
@@ -64,12 +66,14 @@ static kvs_status write_run(const struct plan *plan, const import_options *optio
 }
 
 kvs_status import_files(const char *const *paths, int count, const import_options *options, const char *trace,
-                        kvs_trace_open_mode mode, import_note *note, void *context, import_result *result, kvs_error *err) {
+                        kvs_trace_open_mode mode, import_note *note, void *context, import_result *result,
+                        kvs_error *err) {
   struct plan plan = {.note = note, .context = context};
   struct sources sources = {0};
   kvs_status status = KVS_OK;
   for (int i = 0; status == KVS_OK && i < count; i++) status = arrays_read(&plan.arrays, paths[i], err);
-  if (status == KVS_OK && plan.arrays.count == 0) status = kvs_fail(err, KVS_ERR_INPUT, "%s: no arrays in it", paths[0]);
+  if (status == KVS_OK && plan.arrays.count == 0)
+    status = kvs_fail(err, KVS_ERR_INPUT, "%s: no arrays in it", paths[0]);
   if (status == KVS_OK) status = plan_sort(&plan, options->map, err);
   if (status == KVS_OK) status = open_sources(options, &sources, &plan, err);
   if (status == KVS_OK) status = plan_make(&plan, options, err);

@@ -8,10 +8,10 @@
 typedef struct import_options {
   const char *map; /* "k=my_keys,v=my_values": the array my_keys is k */
   int prompt_length, n_head, n_ctx;
-  const char *model;   /* directory or built-in: shape, SHA-256 and the tokens' texts */
+  const char *model;      /* directory or built-in: shape, SHA-256 and the tokens' texts */
   const char *vocabulary; /* the same for the tokens' texts alone, where there is no model */
-  const char *name;    /* of the model, to show, where there is none */
-  const char *command; /* the command line */
+  const char *name;       /* of the model, to show, where there is none */
+  const char *command;    /* the command line */
 } import_options;
 
 typedef struct import_result {
@@ -25,6 +25,7 @@ typedef void import_note(void *context, const char *note);
  * made if it was not there). Errors: KVS_ERR_INPUT (what contradicts what, and the remedy), KVS_ERR_IO, KVS_ERR_MEMORY, KVS_ERR_USAGE
  * (a map that is none). */
 kvs_status import_files(const char *const *paths, int count, const import_options *options, const char *trace,
-                        kvs_trace_open_mode mode, import_note *note, void *context, import_result *result, kvs_error *err);
+                        kvs_trace_open_mode mode, import_note *note, void *context, import_result *result,
+                        kvs_error *err);
 
 #endif

@@ -130,7 +130,8 @@ static kvs_status add_value(struct reading *r, const char *name, const json_t *v
   bool done = false;
   kvs_status status = KVS_OK;
   if (depth > ARRAY_MOST_DIMENSIONS)
-    return kvs_fail(r->err, KVS_ERR_INPUT, "%s: `%s` is nested more than %d deep", r->path, name, ARRAY_MOST_DIMENSIONS);
+    return kvs_fail(r->err, KVS_ERR_INPUT, "%s: `%s` is nested more than %d deep", r->path, name,
+                    ARRAY_MOST_DIMENSIONS);
   if (json_is_object(value)) {
     const char *key;
     json_t *member;

@@ -12,8 +12,10 @@ static const struct {
     [Q_TOKENS] = {"tokens", "input_ids token_ids ids token sequences"},
     [Q_POSITIONS] = {"position_ids", "positions position pos"},
     [Q_LENGTHS] = {"cache_length_before", "cache_length cache_lengths past_length cache_position"},
-    [Q_K] = {"k", "keys key key_cache past_keys past_key k_cache past_key_values_key past_key_values_keys layers_keys present_key"},
-    [Q_V] = {"v", "values value value_cache past_values past_value v_cache past_key_values_value past_key_values_values layers_values "
+    [Q_K] = {"k", "keys key key_cache past_keys past_key k_cache past_key_values_key past_key_values_keys layers_keys "
+                  "present_key"},
+    [Q_V] = {"v", "values value value_cache past_values past_value v_cache past_key_values_value "
+                  "past_key_values_values layers_values "
                   "present_value"},
     [Q_KV] = {"past_key_values", "kv kv_cache past presents present"},
     [Q_Q] = {"q", "queries query"},

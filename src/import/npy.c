@@ -46,13 +46,13 @@ static bool take_string(struct parser *p, char *text, size_t size) {
 static kvs_status take_type(struct parser *p, struct array *array) {
   static const char *const names[] = {"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"};
   char text[16];
-  if (!take_string(p, text, sizeof text))
-    return bad(array, "its type is not a plain number's (a structure?)", p->err);
+  if (!take_string(p, text, sizeof text)) return bad(array, "its type is not a plain number's (a structure?)", p->err);
   if (strcmp(text, "|O") == 0)
-    return kvs_fail(p->err, KVS_ERR_INPUT,
-                    "%s: array `%s` holds Python objects, not numbers (parts of different lengths?); save each part as an "
-                    "array of its own",
-                    array->file, array->name);
+    return kvs_fail(
+        p->err, KVS_ERR_INPUT,
+        "%s: array `%s` holds Python objects, not numbers (parts of different lengths?); save each part as an "
+        "array of its own",
+        array->file, array->name);
   if (text[0] == '>')
     return kvs_fail(p->err, KVS_ERR_INPUT, "%s: array `%s` is big-endian (%s); save it as x.astype('<%s')", array->file,
                     array->name, text, text + 1);
@@ -100,7 +100,8 @@ static kvs_status parse_header(struct array *array, const char *text, size_t len
       status = take_type(&p, array), has_type = true;
     else if (strcmp(key, "shape") == 0 && !has_shape)
       status = take_shape(&p, array), has_shape = true;
-    else if (strcmp(key, "fortran_order") == 0 && !has_order && (take(&p, "True") ? (*fortran = true) : take(&p, "False")))
+    else if (strcmp(key, "fortran_order") == 0 && !has_order &&
+             (take(&p, "True") ? (*fortran = true) : take(&p, "False")))
       has_order = true;
     else
       return bad(array, "its header is malformed", err);

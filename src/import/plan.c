@@ -15,7 +15,8 @@ static const struct piece *find(const struct plan *plan, enum quantity quantity)
 /* ---- whole numbers ---- */
 
 /* Element i of a one-dimensional array (or row of one) as a whole number from 0 to `most`. */
-static kvs_status whole_number(const struct array *array, int64_t at, int64_t place, int most, int *number, kvs_error *err) {
+static kvs_status whole_number(const struct array *array, int64_t at, int64_t place, int most, int *number,
+                               kvs_error *err) {
   double value = array_get(array, at);
   if (!(value >= 0) || value > most || value != floor(value))
     return kvs_fail(err, KVS_ERR_INPUT, "%s: `%s`[%lld] is %g, and should be a whole number from 0 to %d", array->file,
@@ -52,7 +53,8 @@ static kvs_status read_single(const struct plan *plan, enum quantity quantity, i
 /* ---- the shape ---- */
 
 /* What a model or an option says is binding. */
-static kvs_status known_shape(struct plan *plan, const import_options *options, int *n_ctx, int *prompt, kvs_error *err) {
+static kvs_status known_shape(struct plan *plan, const import_options *options, int *n_ctx, int *prompt,
+                              kvs_error *err) {
   const kvs_config *c = &plan->config;
   int n_head = options->n_head, n_vocab = 0;
   *n_ctx = options->n_ctx, *prompt = options->prompt_length;
@@ -75,7 +77,8 @@ static void count_layers(struct plan *plan) {
     bool attention = p->meaning.quantity == Q_SCORES || p->meaning.quantity == Q_WEIGHTS;
     int which = attention ? p->meaning.numbers - 1 : p->meaning.numbers > 0 ? 0 : -1;
     if (which < 0 || plan->config.n_layer || (attention && p->meaning.numbers == 1 && p->array->split)) continue;
-    int64_t layers = p->meaning.number[which] + (p->meaning.quantity != Q_HIDDEN); /* of hidden states there is one more */
+    int64_t layers =
+        p->meaning.number[which] + (p->meaning.quantity != Q_HIDDEN); /* of hidden states there is one more */
     if (layers > plan->dim['L']) plan->dim['L'] = layers;
   }
 }
@@ -87,7 +90,8 @@ static kvs_status count_steps(struct plan *plan, kvs_error *err) {
   if (rows == 0 || plan->lengths || rows == tokens) return KVS_OK;
   if (rows == tokens - 1) {
     plan->steps = (int)rows;
-    plan_note(plan, "%lld tokens and %lld cache rows: the last token was chosen, and not fed", (long long)tokens, (long long)rows);
+    plan_note(plan, "%lld tokens and %lld cache rows: the last token was chosen, and not fed", (long long)tokens,
+              (long long)rows);
     return KVS_OK;
   }
   return kvs_fail(err, KVS_ERR_INPUT,
@@ -99,8 +103,8 @@ static kvs_status count_steps(struct plan *plan, kvs_error *err) {
 static kvs_status check_lengths(const struct plan *plan, kvs_error *err) {
   for (int i = 0; plan->lengths && i < plan->steps; i++)
     if (plan->dim['R'] && plan->lengths[i] >= plan->dim['R'])
-      return kvs_fail(err, KVS_ERR_INPUT, "`cache_length_before`[%d] is %d, and K and V have %lld rows", i, plan->lengths[i],
-                      (long long)plan->dim['R']);
+      return kvs_fail(err, KVS_ERR_INPUT, "`cache_length_before`[%d] is %d, and K and V have %lld rows", i,
+                      plan->lengths[i], (long long)plan->dim['R']);
   return KVS_OK;
 }
 
@@ -138,7 +142,8 @@ static kvs_status settle_shape(struct plan *plan, int n_ctx, int prompt, kvs_err
   if (!dim['E']) dim['E'] = dim['H'], dim['D'] = 1;               /* attention alone: the heads' width is not known */
   if (dim['V'] == 0) dim['V'] = plan->vocabulary > most ? plan->vocabulary : most + 1;
   if (most >= dim['V'])
-    return kvs_fail(err, KVS_ERR_INPUT, "token %lld is outside of the vocabulary of %lld", (long long)most, (long long)dim['V']);
+    return kvs_fail(err, KVS_ERR_INPUT, "token %lld is outside of the vocabulary of %lld", (long long)most,
+                    (long long)dim['V']);
   if (prompt > plan->dim['N'])
     return kvs_fail(err, KVS_ERR_INPUT, "a prompt of %d tokens, and there are only %lld", prompt, (long long)dim['N']);
   kvs_config *c = &plan->config;
@@ -154,7 +159,8 @@ static kvs_status settle_shape(struct plan *plan, int n_ctx, int prompt, kvs_err
 kvs_status plan_make(struct plan *plan, const import_options *options, kvs_error *err) {
   int n_ctx, prompt;
   if (!find(plan, Q_TOKENS))
-    return kvs_fail(err, KVS_ERR_INPUT, "the tokens that were fed are missing: an array `tokens` (or `input_ids`) of their ids");
+    return kvs_fail(err, KVS_ERR_INPUT,
+                    "the tokens that were fed are missing: an array `tokens` (or `input_ids`) of their ids");
   kvs_status status = known_shape(plan, options, &n_ctx, &prompt, err);
   if (status != KVS_OK) return status;
   count_layers(plan);

@@ -24,16 +24,17 @@ struct plan {
   struct piece { /* an array that means something */
     struct array *array;
     struct meaning meaning;
-  } *pieces;
+  } * pieces;
   size_t piece_count;
-  int64_t dim[128]; /* by letter, 0: not known yet. L n_layer, H n_head, E n_embd, D head_dim, V n_vocab, R rows, N tokens */
+  int64_t dim
+      [128]; /* by letter, 0: not known yet. L n_layer, H n_head, E n_embd, D head_dim, V n_vocab, R rows, N tokens */
   kvs_config config;
   int steps, prompt_length;
-  int *tokens, *positions, *lengths;                          /* [tokens]; the last two NULL if they are not there */
-  struct vectors *vectors[Q_COUNT];                           /* [n_layer], hidden states [n_layer + 1], others [1]; NULL: not there */
-  int vocabulary;                                             /* ids of the tokenizer; 0: none */
-  int logits_first, logits_rows;                              /* which steps have logits */
-  struct attention *attention[2];                             /* scores, weights */
+  int *tokens, *positions, *lengths; /* [tokens]; the last two NULL if they are not there */
+  struct vectors *vectors[Q_COUNT];  /* [n_layer], hidden states [n_layer + 1], others [1]; NULL: not there */
+  int vocabulary;                    /* ids of the tokenizer; 0: none */
+  int logits_first, logits_rows;     /* which steps have logits */
+  struct attention *attention[2];    /* scores, weights */
   size_t attention_count[2];
   const struct attention **attended[2]; /* [n_layer][steps] */
   import_note *note;
@@ -45,7 +46,8 @@ kvs_status plan_sort(struct plan *plan, const char *map, kvs_error *err);
 
 /* Does the array have one of the forms (letters for its dimensions, blanks between forms)? Then what was not known of plan->dim is, and
  * *form is that one; else KVS_ERR_INPUT in words. B is 1, 2 the pair of K and V, Q and W free; M is L + 1. */
-kvs_status plan_match(struct plan *plan, const struct array *array, const char *forms, const char **form, kvs_error *err);
+kvs_status plan_match(struct plan *plan, const struct array *array, const char *forms, const char **form,
+                      kvs_error *err);
 /* The stride of a letter in that form; 0 if the form has none. */
 int64_t plan_stride(const struct array *array, const char *form, char letter);
 int64_t plan_size(const struct array *array, const char *form, char letter);

@@ -53,8 +53,8 @@ static kvs_status set_table(struct plan *plan, enum quantity quantity, int64_t l
   bool by_head = plan_stride(array, form, 'D') != 0;
   int64_t width = plan_size(array, form, by_head ? 'D' : 'E');
   if (all[layer].array.data)
-    return kvs_fail(err, KVS_ERR_INPUT, "%s: array `%s` gives %s of layer %lld a second time; leave one out", array->file,
-                    array->name, quantity_name(quantity), (long long)layer);
+    return kvs_fail(err, KVS_ERR_INPUT, "%s: array `%s` gives %s of layer %lld a second time; leave one out",
+                    array->file, array->name, quantity_name(quantity), (long long)layer);
   all[layer] = (struct vectors){.array = *array,
                                 .offset = offset,
                                 .step = plan_stride(array, form, 'R') + plan_stride(array, form, 'N'),
@@ -96,12 +96,13 @@ static kvs_status add_vectors(struct plan *plan, const struct piece *piece, kvs_
       status = set_table(plan, quantity, first + i, array, form, at, err);
     } else if (piece->meaning.numbers == 2) { /* past_key_values.3.1: V of layer 3 */
       if (piece->meaning.number[1] > 1)
-        return kvs_fail(err, KVS_ERR_INPUT, "%s: array `%s`: 0 is K and 1 is V, and there is no %d", array->file, array->name,
-                        piece->meaning.number[1]);
+        return kvs_fail(err, KVS_ERR_INPUT, "%s: array `%s`: 0 is K and 1 is V, and there is no %d", array->file,
+                        array->name, piece->meaning.number[1]);
       status = set_table(plan, piece->meaning.number[1] ? Q_V : Q_K, first, array, form, at, err);
     } else {
       status = set_table(plan, Q_K, first + i, array, form, at, err);
-      if (status == KVS_OK) status = set_table(plan, Q_V, first + i, array, form, at + plan_stride(array, form, '2'), err);
+      if (status == KVS_OK)
+        status = set_table(plan, Q_V, first + i, array, form, at + plan_stride(array, form, '2'), err);
     }
   }
   return status;
@@ -141,8 +142,8 @@ kvs_status plan_vectors(struct plan *plan, kvs_error *err) {
 
 /* ---- attention ---- */
 
-static kvs_status add_attention(struct plan *plan, int which, const struct piece *piece, int64_t first, int64_t *queries,
-                                kvs_error *err) {
+static kvs_status add_attention(struct plan *plan, int which, const struct piece *piece, int64_t first,
+                                int64_t *queries, kvs_error *err) {
   const struct array *array = piece->array;
   const int numbers = piece->meaning.numbers;
   bool one_layer = numbers == 2 || (numbers == 1 && !array->split);
@@ -155,8 +156,9 @@ static kvs_status add_attention(struct plan *plan, int which, const struct piece
                     piece->meaning.number[numbers - 1], (long long)plan->dim['L']);
   *queries = plan_size(array, form, 'Q');
   if (first + *queries > plan->steps)
-    return kvs_fail(err, KVS_ERR_INPUT, "%s: array `%s` has shape %s: %lld queries from step %lld on, and there are %d steps",
-                    array->file, array->name, array_shape_text(array), (long long)*queries, (long long)first, plan->steps);
+    return kvs_fail(err, KVS_ERR_INPUT,
+                    "%s: array `%s` has shape %s: %lld queries from step %lld on, and there are %d steps", array->file,
+                    array->name, array_shape_text(array), (long long)*queries, (long long)first, plan->steps);
   struct attention *all =
       realloc(plan->attention[which], (plan->attention_count[which] + (size_t)layers) * sizeof *all);
   if (!all) return kvs_fail_memory(err, "importing");
@@ -183,7 +185,8 @@ static kvs_status index_attention(struct plan *plan, int which, kvs_error *err) 
   if (!plan->attended[which]) return kvs_fail_memory(err, "importing");
   for (size_t i = 0; i < plan->attention_count[which]; i++) {
     const struct attention *a = &plan->attention[which][i];
-    for (int s = a->first; s < a->first + a->queries; s++) plan->attended[which][(size_t)a->layer * steps + (size_t)s] = a;
+    for (int s = a->first; s < a->first + a->queries; s++)
+      plan->attended[which][(size_t)a->layer * steps + (size_t)s] = a;
   }
   return KVS_OK;
 }
@@ -197,7 +200,8 @@ kvs_status plan_attention(struct plan *plan, kvs_error *err) {
       const struct piece *p = &plan->pieces[i];
       if (p->meaning.quantity != (which ? Q_WEIGHTS : Q_SCORES)) continue;
       bool by_call = p->meaning.numbers == 2 || (p->meaning.numbers == 1 && p->array->split);
-      if (by_call && call >= 0 && p->meaning.number[0] != call) first += queries; /* pieces are in the order of their calls */
+      if (by_call && call >= 0 && p->meaning.number[0] != call)
+        first += queries; /* pieces are in the order of their calls */
       if (by_call) call = p->meaning.number[0];
       status = add_attention(plan, which, p, first, &queries, err);
     }

@@ -7,8 +7,8 @@
 
 /* One step's vectors, in buffers that the next step reuses. */
 struct buffers {
-  float *vector[Q_COUNT];  /* [n_embd], logits [n_vocab] */
-  float *attention[2];     /* [n_head][rows] */
+  float *vector[Q_COUNT]; /* [n_embd], logits [n_vocab] */
+  float *attention[2];    /* [n_head][rows] */
   double logprob;
 };
 
@@ -17,7 +17,8 @@ static const float *vector_of(const struct plan *plan, struct buffers *b, enum q
   if (!v || !v->array.data || !b->vector[quantity]) return NULL;
   int count = quantity == Q_LOGITS ? plan->config.n_vocab : plan->config.n_embd;
   float *to = b->vector[quantity];
-  for (int i = 0; i < count; i++) to[i] = (float)array_get(&v->array, v->offset + step * v->step + i / v->part * v->head + i % v->part * v->dim);
+  for (int i = 0; i < count; i++)
+    to[i] = (float)array_get(&v->array, v->offset + step * v->step + i / v->part * v->head + i % v->part * v->dim);
   return to;
 }
 
@@ -58,7 +59,8 @@ static int rows_of(const struct plan *plan, const struct attention *a, bool weig
 }
 
 /* Fills one of m->scores and m->weights. */
-static kvs_status fill_attention(const struct plan *plan, struct buffers *b, int which, int layer, kvs_moment *m, kvs_error *err) {
+static kvs_status fill_attention(const struct plan *plan, struct buffers *b, int which, int layer, kvs_moment *m,
+                                 kvs_error *err) {
   const struct attention *a = attended(plan, which, layer, m->step->step);
   if (!a) return KVS_OK;
   size_t count = (size_t)plan->config.n_head * (size_t)m->rows;
@@ -66,7 +68,8 @@ static kvs_status fill_attention(const struct plan *plan, struct buffers *b, int
   if (!to) return kvs_fail_memory(err, "importing");
   b->attention[which] = to;
   for (int head = 0; head < plan->config.n_head; head++)
-    for (int row = 0; row < m->rows; row++) *to++ = row < a->width ? (float)attention_at(a, head, m->step->step, row) : NAN;
+    for (int row = 0; row < m->rows; row++)
+      *to++ = row < a->width ? (float)attention_at(a, head, m->step->step, row) : NAN;
   *(which ? &m->weights : &m->scores) = b->attention[which];
   return KVS_OK;
 }
@@ -78,8 +81,8 @@ static kvs_status tell(const kvs_observer *o, kvs_moment *m, kvs_phase phase, kv
   return o->moment(o->context, m, err);
 }
 
-static kvs_status write_layer(const struct plan *plan, struct buffers *b, const kvs_observer *o, const kvs_step *s, int layer,
-                              kvs_error *err) {
+static kvs_status write_layer(const struct plan *plan, struct buffers *b, const kvs_observer *o, const kvs_step *s,
+                              int layer, kvs_error *err) {
   kvs_moment m = {.step = s, .layer = layer, .row = s->cache_length_before, .cache_length = s->cache_length_after};
   kvs_status status = KVS_OK;
   m.row_k = vector_of(plan, b, Q_K, layer, m.row), m.row_v = vector_of(plan, b, Q_V, layer, m.row);
@@ -104,7 +107,8 @@ static const float *logits_of(const struct plan *plan, struct buffers *b, int st
   return plan->vectors[Q_LOGITS] && row >= 0 && row < plan->logits_rows ? vector_of(plan, b, Q_LOGITS, 0, row) : NULL;
 }
 
-static kvs_status write_step(const struct plan *plan, struct buffers *b, const kvs_observer *o, int step, kvs_error *err) {
+static kvs_status write_step(const struct plan *plan, struct buffers *b, const kvs_observer *o, int step,
+                             kvs_error *err) {
   int before = length_before(plan, step);
   bool prompt = step < plan->prompt_length;
   const kvs_step s = {.step = step,
@@ -117,14 +121,17 @@ static kvs_status write_step(const struct plan *plan, struct buffers *b, const k
                       .logprob = b->logprob,
                       .seconds = NAN};
   kvs_moment m = {.step = &s, .layer = -1, .row = -1};
-  m.wte = vector_of(plan, b, Q_WTE, 0, step), m.wpe = vector_of(plan, b, Q_WPE, 0, step), m.x = hidden(plan, b, Q_X, 0, step);
+  m.wte = vector_of(plan, b, Q_WTE, 0, step), m.wpe = vector_of(plan, b, Q_WPE, 0, step),
+  m.x = hidden(plan, b, Q_X, 0, step);
   kvs_status status = KVS_OK;
   const float *logits = logits_of(plan, b, step);
   if (m.wte || m.wpe || m.x || logits) status = tell(o, &m, KVS_EMBED, err);
-  for (int layer = 0; status == KVS_OK && layer < plan->config.n_layer; layer++) status = write_layer(plan, b, o, &s, layer, err);
+  for (int layer = 0; status == KVS_OK && layer < plan->config.n_layer; layer++)
+    status = write_layer(plan, b, o, &s, layer, err);
   kvs_moment last = {.step = &s, .layer = -1, .row = -1, .logits = logits};
   if (status == KVS_OK && logits) status = tell(o, &last, KVS_LOGITS, err);
-  b->logprob = logits && step + 1 < plan->steps ? kvs_logprob(logits, plan->config.n_vocab, plan->tokens[step + 1]) : NAN;
+  b->logprob =
+      logits && step + 1 < plan->steps ? kvs_logprob(logits, plan->config.n_vocab, plan->tokens[step + 1]) : NAN;
   if (status == KVS_OK) status = o->step_end(o->context, &s, err);
   return status == KVS_OK ? o->settled(o->context, err) : status;
 }
@@ -145,7 +152,8 @@ kvs_status plan_write(const struct plan *plan, kvs_trace *trace, kvs_error *err)
   struct buffers b = {.logprob = NAN};
   const kvs_observer observer = kvs_trace_observer(trace);
   kvs_status status = make_buffers(plan, &b) ? KVS_OK : kvs_fail_memory(err, "importing");
-  for (int step = 0; status == KVS_OK && step < plan->steps; step++) status = write_step(plan, &b, &observer, step, err);
+  for (int step = 0; status == KVS_OK && step < plan->steps; step++)
+    status = write_step(plan, &b, &observer, step, err);
   for (int q = 0; q < Q_COUNT; q++) free(b.vector[q]);
   free(b.attention[0]);
   free(b.attention[1]);

@@ -63,7 +63,8 @@ static void widen(const unsigned char *extra, size_t length, uint64_t *size, uin
 }
 
 /* Unpacks at most `room` bytes. Returns how many came, or -1. */
-static int64_t unpack(const unsigned char *packed, uint64_t packed_size, unsigned char *to, uint64_t room, bool *ended) {
+static int64_t unpack(const unsigned char *packed, uint64_t packed_size, unsigned char *to, uint64_t room,
+                      bool *ended) {
   z_stream stream = {0};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return -1;
   uint64_t in = 0, out = 0;
@@ -105,8 +106,9 @@ static kvs_status add_entry(struct arrays *arrays, const struct zip *zip, const 
   if (!array) return err ? err->status : KVS_ERR_MEMORY;
   if (flags & 1) return bad(zip, "an encrypted member", err);
   if (method != 0 && method != 8)
-    return kvs_fail(err, KVS_ERR_INPUT, "%s: array `%s` is packed by method %u; numpy.savez and savez_compressed do not",
-                    zip->path, array->name, method);
+    return kvs_fail(err, KVS_ERR_INPUT,
+                    "%s: array `%s` is packed by method %u; numpy.savez and savez_compressed do not", zip->path,
+                    array->name, method);
   if (offset > zip->size || zip->size - offset < LOCAL_SIZE || memcmp(zip->bytes + offset, "PK\3\4", 4) != 0)
     return bad(zip, "a member is not where the directory says", err);
   offset += LOCAL_SIZE + number(zip->bytes + offset + 26, 2) + number(zip->bytes + offset + 28, 2);
@@ -142,10 +144,11 @@ kvs_status array_need(struct arrays *arrays, struct array *array, kvs_error *err
     return kvs_fail(err, KVS_ERR_INPUT, "%s: array `%s` claims %llu bytes from %llu packed ones, which cannot be",
                     array->file, array->name, (unsigned long long)array->size, (unsigned long long)array->packed_size);
   if (array->size > ARRAY_MOST_UNPACKED - arrays->unpacked)
-    return kvs_fail(err, KVS_ERR_INPUT,
-                    "%s: array `%s` would unpack to %llu bytes, more than the 4 GiB for one import; save it with numpy.savez, "
-                    "which does not compress, and it is read in place",
-                    array->file, array->name, (unsigned long long)array->size);
+    return kvs_fail(
+        err, KVS_ERR_INPUT,
+        "%s: array `%s` would unpack to %llu bytes, more than the 4 GiB for one import; save it with numpy.savez, "
+        "which does not compress, and it is read in place",
+        array->file, array->name, (unsigned long long)array->size);
   unsigned char *memory = malloc(array->size ? (size_t)array->size : 1);
   if (!memory) return kvs_fail_memory(err, "unpacking an array");
   arrays->unpacked += array->size;
@@ -154,8 +157,9 @@ kvs_status array_need(struct arrays *arrays, struct array *array, kvs_error *err
   kvs_status status = arrays_keep(arrays, memory, 0, err);
   if (status != KVS_OK) return status;
   if (got < 0 || (uint64_t)got != array->size)
-    return kvs_fail(err, KVS_ERR_INPUT, "%s: array `%s` does not unpack to the size that is declared; copy the file again",
-                    array->file, array->name);
+    return kvs_fail(err, KVS_ERR_INPUT,
+                    "%s: array `%s` does not unpack to the size that is declared; copy the file again", array->file,
+                    array->name);
   struct array whole = *array;
   whole.dimensions = 0;
   size_t at;
