@@ -40,9 +40,10 @@ struct array {
   int64_t stride[ARRAY_MOST_DIMENSIONS]; /* in elements */
   const unsigned char *data;             /* element 0; any alignment. NULL: still packed */
   bool split;                            /* a JSON list whose parts have different shapes: this is one of its parts */
-  /* A deflated member of a .npz, unpacked by array_need. */
+  /* A member of a .npz, unpacked (if it is deflated) and compared with its CRC-32 by array_need. */
   const unsigned char *packed;
   uint64_t packed_size, size;
+  uint32_t crc;
 };
 
 /* A string that stood in a JSON file at the top: {"engine": "mine"}. */
@@ -69,7 +70,7 @@ struct arrays {
 kvs_status arrays_read(struct arrays *arrays, const char *path, kvs_error *err);
 void arrays_free(struct arrays *arrays);
 
-/* Makes sure that array->data is there: unpacks it. */
+/* Makes sure that array->data is there and whole. */
 kvs_status array_need(struct arrays *arrays, struct array *array, kvs_error *err);
 
 /* How many elements; -1: more than can be counted. */

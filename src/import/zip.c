@@ -63,8 +63,7 @@ static void widen(const unsigned char *extra, size_t length, uint64_t *size, uin
 }
 
 /* Unpacks at most `room` bytes. Returns how many came, or -1. */
-static int64_t unpack(const unsigned char *packed, uint64_t packed_size, unsigned char *to, uint64_t room,
-                      bool *ended) {
+static int64_t unpack(const unsigned char *packed, uint64_t packed_size, unsigned char *to, uint64_t room) {
   z_stream stream = {0};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return -1;
   uint64_t in = 0, out = 0;
@@ -78,7 +77,6 @@ static int64_t unpack(const unsigned char *packed, uint64_t packed_size, unsigne
     in += give - stream.avail_in, out += take - stream.avail_out;
     if (rc == Z_OK && (out == room || (in == packed_size && stream.avail_out))) break;
   }
-  *ended = rc == Z_STREAM_END;
   inflateEnd(&stream);
   return rc == Z_OK || rc == Z_STREAM_END || rc == Z_BUF_ERROR ? (int64_t)out : -1;
 }
@@ -88,8 +86,7 @@ static kvs_status peek(const struct zip *zip, struct array *array, kvs_error *er
   size_t room = 12 + ARRAY_MOST_HEADER, at;
   unsigned char *head = malloc(room);
   if (!head) return kvs_fail_memory(err, "reading arrays");
-  bool ended;
-  int64_t got = unpack(array->packed, array->packed_size, head, room < array->size ? room : array->size, &ended);
+  int64_t got = unpack(array->packed, array->packed_size, head, room < array->size ? room : array->size);
   kvs_status status = got < 0 ? bad(zip, "its packed data are no deflate stream", err)
                               : npy_parse(array, head, (uint64_t)got, false, &at, err);
   free(head);
@@ -113,11 +110,10 @@ static kvs_status add_entry(struct arrays *arrays, const struct zip *zip, const 
     return bad(zip, "a member is not where the directory says", err);
   offset += LOCAL_SIZE + number(zip->bytes + offset + 26, 2) + number(zip->bytes + offset + 28, 2);
   if (offset > zip->size || packed > zip->size - offset) return bad(zip, "a member is cut off", err);
-  if (method == 0) {
-    size_t at;
-    return npy_parse(array, zip->bytes + offset, packed, true, &at, err);
-  }
   array->packed = zip->bytes + offset, array->packed_size = packed, array->size = size;
+  array->crc = (uint32_t)number(entry + 16, 4);
+  size_t at;
+  if (method == 0) return npy_parse(array, zip->bytes + offset, packed, true, &at, err);
   return peek(zip, array, err);
 }
 
@@ -137,8 +133,31 @@ kvs_status npz_read(struct arrays *arrays, const char *path, const unsigned char
   return status;
 }
 
+/* A file that was damaged on its way is told from one that is strange. */
+static kvs_status check_crc(const struct array *array, const unsigned char *bytes, uint64_t size, kvs_error *err) {
+  if (crc32_z(0, bytes, (size_t)size) == array->crc) return KVS_OK;
+  return kvs_fail(err, KVS_ERR_INPUT,
+                  "%s: array `%s` is damaged: its CRC-32 is not the one in the archive; copy the file again",
+                  array->file, array->name);
+}
+
+/* Into memory that arrays_free gives back. */
+static kvs_status unpack_all(struct arrays *arrays, const struct array *array, unsigned char **out, kvs_error *err) {
+  unsigned char *memory = malloc(array->size ? (size_t)array->size : 1);
+  if (!memory) return kvs_fail_memory(err, "unpacking an array");
+  int64_t got = unpack(array->packed, array->packed_size, memory, array->size);
+  kvs_status status = arrays_keep(arrays, memory, 0, err);
+  if (status != KVS_OK) return status;
+  arrays->unpacked += array->size;
+  *out = memory;
+  if (got >= 0 && (uint64_t)got == array->size) return check_crc(array, memory, array->size, err);
+  return kvs_fail(err, KVS_ERR_INPUT,
+                  "%s: array `%s` does not unpack to the size that is declared; copy the file again", array->file,
+                  array->name);
+}
+
 kvs_status array_need(struct arrays *arrays, struct array *array, kvs_error *err) {
-  if (array->data) return KVS_OK;
+  if (array->data) return array->packed ? check_crc(array, array->packed, array->packed_size, err) : KVS_OK;
   /* Deflate packs at most 1032 : 1, so what claims more is not worth the memory. */
   if (array->size / 1100 > array->packed_size)
     return kvs_fail(err, KVS_ERR_INPUT, "%s: array `%s` claims %llu bytes from %llu packed ones, which cannot be",
@@ -149,17 +168,9 @@ kvs_status array_need(struct arrays *arrays, struct array *array, kvs_error *err
         "%s: array `%s` would unpack to %llu bytes, more than the 4 GiB for one import; save it with numpy.savez, "
         "which does not compress, and it is read in place",
         array->file, array->name, (unsigned long long)array->size);
-  unsigned char *memory = malloc(array->size ? (size_t)array->size : 1);
-  if (!memory) return kvs_fail_memory(err, "unpacking an array");
-  arrays->unpacked += array->size;
-  bool ended = false;
-  int64_t got = unpack(array->packed, array->packed_size, memory, array->size, &ended);
-  kvs_status status = arrays_keep(arrays, memory, 0, err);
+  unsigned char *memory = NULL;
+  kvs_status status = unpack_all(arrays, array, &memory, err);
   if (status != KVS_OK) return status;
-  if (got < 0 || (uint64_t)got != array->size)
-    return kvs_fail(err, KVS_ERR_INPUT,
-                    "%s: array `%s` does not unpack to the size that is declared; copy the file again", array->file,
-                    array->name);
   struct array whole = *array;
   whole.dimensions = 0;
   size_t at;

@@ -19,7 +19,7 @@
 
 typedef struct engine {
   const kvs_config *c;
-  const weights *w;
+  const tensors *w;
   kvs_observer o;
   kvs_error *err;
   const char *bug;
@@ -266,7 +266,7 @@ int main(int argc, char **argv) {
   if (status) fprintf(stderr, "engine: %s\n", err.message);
   free(tokens);
   free_engine(&e);
-  weights_close((weights *)e.w);
+  weights_close((tensors *)e.w);
   if (tokenizer) kvs_tokenizer_free(tokenizer);
   if (model) kvs_model_free(model);
   return status ? 1 : 0;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct weights {
+struct tensors {
   unsigned char *file;
   size_t size;
   json_t *header;
@@ -16,7 +16,7 @@ struct weights {
   size_t count;
 };
 
-static bool read_file(weights *w, const char *path) {
+static bool read_file(tensors *w, const char *path) {
   FILE *file = fopen(path, "rb");
   if (!file) return false;
   long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
@@ -27,7 +27,7 @@ static bool read_file(weights *w, const char *path) {
   return good;
 }
 
-static bool parse(weights *w) {
+static bool parse(tensors *w) {
   uint64_t length = 0;
   for (int i = 8; i-- > 0;) length = length << 8 | w->file[i];
   if (length > w->size - 8) return false;
@@ -40,9 +40,9 @@ static bool parse(weights *w) {
   return true;
 }
 
-weights *weights_open(const char *folder) {
+tensors *weights_open(const char *folder) {
   char path[4096];
-  weights *w = calloc(1, sizeof *w);
+  tensors *w = calloc(1, sizeof *w);
   snprintf(path, sizeof path, "%s/model.safetensors", folder);
   if (w && read_file(w, path) && parse(w)) return w;
   fprintf(stderr, "engine: %s: cannot be read, or no safetensors file\n", path);
@@ -50,7 +50,7 @@ weights *weights_open(const char *folder) {
   return NULL;
 }
 
-void weights_close(weights *w) {
+void weights_close(tensors *w) {
   if (!w) return;
   json_decref(w->header);
   free(w->numbers);
@@ -59,18 +59,18 @@ void weights_close(weights *w) {
 }
 
 /* With and without "transformer." in front. */
-static json_t *find(const weights *w, const char *name) {
+static json_t *find(const tensors *w, const char *name) {
   char longer[300];
   snprintf(longer, sizeof longer, "transformer.%s", name);
   json_t *entry = json_object_get(w->header, name);
   return entry ? entry : json_object_get(w->header, longer);
 }
 
-size_t weights_rows(const weights *w, const char *name) {
+size_t weights_rows(const tensors *w, const char *name) {
   return (size_t)json_integer_value(json_array_get(json_object_get(find(w, name), "shape"), 0));
 }
 
-const float *weights_get(const weights *w, size_t count, const char *format, ...) {
+const float *weights_get(const tensors *w, size_t count, const char *format, ...) {
   char name[256];
   va_list arguments;
   va_start(arguments, format);
