@@ -458,6 +458,95 @@ def test_import_without_a_model():
     kvstep("show", trace, "--step", "3")
 
 
+# ---- the hooks of docs/recording.md ----
+
+
+class Tensor:
+    """As much of a torch tensor as the hooks use, around a numpy array."""
+
+    def __init__(self, values):
+        self.values, self.shape = np.asarray(values), np.asarray(values).shape
+
+    def detach(self):
+        return self
+
+    float = cpu = detach
+
+    def numpy(self):
+        return self.values
+
+    def reshape(self, *shape):
+        return Tensor(self.values.reshape(*shape))
+
+    def tolist(self):
+        return self.values.tolist()
+
+    def __getitem__(self, at):
+        return self.values[at]
+
+
+class Module:
+    def __init__(self, **parts):
+        self.hooks = []
+        self.__dict__.update(parts)
+
+    def register_forward_hook(self, hook):
+        self.hooks.append(hook)
+        return hook
+
+    def called(self, args, out):
+        for hook in self.hooks:
+            hook(self, args, out)
+
+
+def replay(model, cache_of, dump, all_logits):
+    """Calls the hooks as a model would that computes what the dump has: first the prompt, then one token at a time."""
+    body = model.transformer
+    for first, end in [(0, dump.P)] + [(s, s + 1) for s in range(dump.P, dump.T)]:
+        part = slice(first, end)
+        body.wte.called((Tensor(dump.tokens[None, part]),), Tensor(dump.wte[None, part]))
+        body.wpe.called((Tensor(dump.positions[None, part]),), Tensor(dump.wpe[None, part]))
+        for layer, block in enumerate(body.h):
+            q = dump.q[layer][:, part].transpose(1, 0, 2).reshape(end - first, -1)
+            block.attn.c_attn.called((None,), Tensor(np.concatenate([q, dump.k[layer][part], dump.v[layer][part]], 1)[None]))
+        caches = [[Tensor(dump.heads(x)[layer][None, :, :end]) for x in (dump.k, dump.v)] for layer in range(dump.L)]
+        model.called((None,), Module(past_key_values=cache_of(caches), logits=Tensor(dump.logits[None, part if all_logits else slice(end - 1, end)]),
+                                     attentions=[Tensor(dump.weights[layer][None, :, part, :end]) for layer in range(dump.L)]))
+
+
+def test_hooks_of_the_documentation():
+    """The page's code, run by a stand-in for torch that replays a known run, in each form that the cache has had."""
+    with open(os.path.join(ROOT, "docs", "recording.md"), encoding="utf-8") as file:
+        code = {}
+        exec(file.read().split("```python\n")[1].split("```")[0], code)  # pylint: disable=exec-used
+    sys.path.insert(0, os.path.join(RECORDERS, "python"))
+    sys.dont_write_bytecode = True
+    from kvstep_recorder import Recorder
+    own = own_trace("reverse")
+    dump, db = Dump(own), opened(own)
+    dump.wte, dump.wpe = (np.array([np.frombuffer(x, "<f4") for x, in db.execute(f"SELECT {c} FROM step_vector ORDER BY step")]) for c in ("wte", "wpe"))
+    forms = [lambda caches: Module(layers=[Module(keys=k, values=v) for k, v in caches]),
+             lambda caches: Module(key_cache=[k for k, _ in caches], value_cache=[v for _, v in caches]), lambda caches: caches]
+    for i, form in enumerate(forms):
+        trace = fresh(f"hooks-{i}.db")
+        recorder = Recorder(trace)
+        recorder.begin_run(n_layer=dump.L, n_head=dump.H, n_embd=dump.E, n_ctx=32, n_vocab=28, engine="stand-in")
+        blocks = [Module(attn=Module(c_attn=Module())) for _ in range(dump.L)]
+        model = Module(transformer=Module(wte=Module(), wpe=Module(), h=blocks), config=Module(n_head=dump.H))
+        code["watch"](model, recorder, dump.P)
+        replay(model, form, dump, all_logits=i < 2)
+        recorder.finish()
+        got = opened(trace)
+        for table, columns in (("kv_row", "layer, row, step, k, v"), ("head_step", "step, layer, head, q, weights"),
+                               ("step_vector", "step, wte, wpe, x, " + ("logits" if i < 2 else "1")),
+                               ("step", "step, mode, token, source, cache_length_before, position, cache_length_after")):
+            sql = f"SELECT {columns} FROM {table} ORDER BY 1, 2, 3"
+            assert got.execute(sql).fetchall() == db.execute(sql).fetchall(), (i, table)
+        kept = [step for step, in got.execute("SELECT step FROM step_vector WHERE logits IS NOT NULL ORDER BY step")]
+        assert kept == list(range(0 if i < 2 else dump.P - 1, dump.T))
+        assert one(got, "SELECT logits FROM step_vector WHERE step = ?", dump.P - 1) == dump.logits[dump.P - 1].tobytes()
+
+
 def main():
     os.makedirs(WORK, exist_ok=True)
     failed = 0

@@ -24,7 +24,7 @@ static void put(struct bytes *b, const void *from, size_t count) {
 
 static void put_number(struct bytes *b, uint64_t value, int size) {
   for (int i = 0; i < size; i++) {
-    unsigned char byte = (unsigned char)(value >> 8 * i);
+    unsigned char byte = i < 8 ? (unsigned char)(value >> 8 * i) : 0;
     put(b, &byte, 1);
   }
 }
