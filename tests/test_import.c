@@ -253,6 +253,8 @@ static void test_npz(void **state) {
   }
   make_npz(&b, 8, 4000000000u); /* a bomb's claim: 4 GB from a hundred bytes */
   refused_bytes(&b, "which cannot be", __LINE__);
+  static const import_options four_heads = {.n_head = 4}; /* then the shape is wrong, and nothing large is unpacked */
+  refused_file(write_file("bad", b.at, b.count), &four_heads, "array `k` has shape [1, 4, 2]", __LINE__);
   make_npz(&b, 8, 150);
   refused_bytes(&b, "`k` does not unpack to the size that is declared", __LINE__);
   make_npz(&b, 0, 0);
@@ -347,6 +349,9 @@ static void test_contradictions(void **state) {
                __LINE__);
   refused_json("{\"tokens\": [0, 1], \"positions\": [0]}", "array `positions` has shape [1]", __LINE__);
   refused_json("{\"tokens\": [0, 9], \"n_vocab\": 5}", "token 9 is outside of the vocabulary of 5", __LINE__);
+  refused_json("{\"tokens\": [0, 1], \"cache_length_before\": [0, 2000000000]}", "a whole number from 0 to 1048575",
+               __LINE__);
+  refused_json("{\"tokens\": [0, 16000000]}", "a whole number from 0 to 1048575", __LINE__);
   refused_json("{\"tokens\": [0, 1], \"prompt_length\": 3}", "a prompt of 3 tokens", __LINE__);
   refused_json("{\"tokens\": [0, 1, 0, 1], \"logits\": [[1, 2], [1, 2]]}", "2 rows of logits, but 4 steps", __LINE__);
   refused_json("{\"tokens\": [0, 1], \"attentions\": [[[[1, 0, 0], [0, 1, 0], [0, 0, 1]]]]}",

@@ -90,7 +90,7 @@ static const struct option options[] = {
      .argument = "N",
      AT(import.n_ctx),
      .minimum = 1,
-     .maximum = 1 << 24,
+     .maximum = 1 << 20,
      .help = "rows of wpe (default: as many as are seen)"},
     {.name = "map",
      .kind = OPTION_STRING,

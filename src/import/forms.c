@@ -98,7 +98,12 @@ kvs_status plan_sort(struct plan *plan, const char *map, kvs_error *err) {
     if (i > 0 && same_meaning(&p[-1].meaning, &p->meaning))
       return kvs_fail(err, KVS_ERR_INPUT, "arrays `%s` and `%s` are both %s; leave one out of the file, or --map it",
                       p[-1].array->name, p->array->name, quantity_name(p->meaning.quantity));
-    status = array_need(&plan->arrays, p->array, err);
+    bool list = p->meaning.quantity <= Q_LENGTHS || p->meaning.quantity >= Q_PROMPT_LENGTH;
+    int64_t count = array_elements(p->array);
+    if (list && (count < 0 || count > PLAN_MOST))
+      return kvs_fail(err, KVS_ERR_INPUT, "%s: array `%s` has shape %s; more than %d of these cannot be",
+                      p->array->file, p->array->name, array_shape_text(p->array), PLAN_MOST);
+    if (list) status = array_need(&plan->arrays, p->array, err);
   }
   return status;
 }
@@ -141,14 +146,13 @@ static bool complete(int64_t *dim) {
 }
 
 static bool fits(struct plan *plan, const struct array *array, const char *form, size_t length) {
-  enum { LARGEST = 1 << 24 };
   int64_t dim[128];
   if ((size_t)array->dimensions != length) return false;
   memcpy(dim, plan->dim, sizeof dim);
   for (size_t i = 0; i < length; i++) {
     int64_t n = array->shape[i];
     char c = form[i];
-    if (n < 1 || n > LARGEST) return false;
+    if (n < 1 || n > PLAN_MOST) return false;
     if (c == 'M' && dim['L'] && n != dim['L'] + 1) return false;
     if ((c == 'B' && n != 1) || (c == '2' && n != 2)) return false;
     if (strchr("BMQW2", c)) continue;

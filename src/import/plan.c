@@ -1,7 +1,6 @@
 /* plan.c: the shape of a run that is imported, its tokens, positions and steps, from the arrays that there are. */
 #include "import/plan.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +46,7 @@ static kvs_status read_single(const struct plan *plan, enum quantity quantity, i
   if (array_elements(piece->array) != 1)
     return kvs_fail(err, KVS_ERR_INPUT, "%s: `%s` should be one number, and has shape %s", piece->array->file,
                     piece->array->name, array_shape_text(piece->array));
-  return whole_number(piece->array, 0, 0, 1 << 24, value, err);
+  return whole_number(piece->array, 0, 0, PLAN_MOST, value, err);
 }
 
 /* ---- the shape ---- */
@@ -112,7 +111,7 @@ static kvs_status check_lengths(const struct plan *plan, kvs_error *err) {
 static int rows_seen(const struct plan *plan) {
   int64_t most = plan->dim['R'] > plan->steps ? plan->dim['R'] : plan->steps;
   for (int i = 0; i < plan->steps; i++) {
-    if (plan->positions && plan->positions[i] >= most && plan->positions[i] < 1 << 24) most = plan->positions[i] + 1;
+    if (plan->positions && plan->positions[i] >= most) most = plan->positions[i] + 1;
     if (plan->lengths && plan->lengths[i] >= most) most = plan->lengths[i] + 1;
   }
   return (int)most;
@@ -164,15 +163,17 @@ kvs_status plan_make(struct plan *plan, const import_options *options, kvs_error
   kvs_status status = known_shape(plan, options, &n_ctx, &prompt, err);
   if (status != KVS_OK) return status;
   count_layers(plan);
-  status = read_list(plan, Q_TOKENS, (1 << 24) - 1, &plan->tokens, err);
-  if (status == KVS_OK) status = read_list(plan, Q_POSITIONS, INT_MAX, &plan->positions, err);
-  if (status == KVS_OK) status = read_list(plan, Q_LENGTHS, INT_MAX - 1, &plan->lengths, err);
+  status = read_list(plan, Q_TOKENS, PLAN_MOST - 1, &plan->tokens, err);
+  if (status == KVS_OK) status = read_list(plan, Q_POSITIONS, PLAN_MOST - 1, &plan->positions, err);
+  if (status == KVS_OK) status = read_list(plan, Q_LENGTHS, PLAN_MOST - 1, &plan->lengths, err);
   if (status == KVS_OK) status = plan_vectors(plan, err);
   if (status == KVS_OK) status = count_steps(plan, err);
   if (status == KVS_OK) status = check_lengths(plan, err);
   if (status == KVS_OK) status = plan_attention(plan, err);
   if (status == KVS_OK) status = settle_shape(plan, n_ctx, prompt, err);
   if (status == KVS_OK) status = place_logits(plan, prompt, err);
+  for (size_t i = 0; status == KVS_OK && i < plan->piece_count; i++)
+    status = array_need(&plan->arrays, plan->pieces[i].array, err);
   if (status == KVS_OK && !plan->positions)
     plan_note(plan, "there are no `position_ids`: each position is taken to be the cache length, as the rule says");
   return status;

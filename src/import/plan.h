@@ -6,15 +6,18 @@
 #include "import/import.h"
 #include "import/names.h"
 
+/* No dimension, token, row or position may be more: what a number makes kvstep write must be in proportion to the file. */
+#define PLAN_MOST (1 << 20)
+
 /* The vectors of one quantity in one layer: number i of step s is at offset + s·step + (i / part)·head + (i mod part)·dim. */
 struct vectors {
-  struct array array; /* data NULL: not there */
+  const struct array *array; /* NULL: not there */
   int64_t offset, step, head, dim, part;
 };
 
 /* The scores or weights of one call in one layer: queries first … first + queries - 1. */
 struct attention {
-  struct array array;
+  const struct array *array;
   int layer, first, queries, width;
   int64_t offset, head, query, row;
 };
@@ -41,7 +44,8 @@ struct plan {
   void *context;
 };
 
-/* Sorts the arrays by what they mean. `map` as in import_options. */
+/* Sorts the arrays by what they mean, and unpacks lists of whole numbers; what is larger only when its shape has been found right.
+ * `map` as in import_options. */
 kvs_status plan_sort(struct plan *plan, const char *map, kvs_error *err);
 
 /* Does the array have one of the forms (letters for its dimensions, blanks between forms)? Then what was not known of plan->dim is, and

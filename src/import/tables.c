@@ -52,10 +52,10 @@ static kvs_status set_table(struct plan *plan, enum quantity quantity, int64_t l
   if (!all) return kvs_fail_memory(err, "importing");
   bool by_head = plan_stride(array, form, 'D') != 0;
   int64_t width = plan_size(array, form, by_head ? 'D' : 'E');
-  if (all[layer].array.data)
+  if (all[layer].array)
     return kvs_fail(err, KVS_ERR_INPUT, "%s: array `%s` gives %s of layer %lld a second time; leave one out",
                     array->file, array->name, quantity_name(quantity), (long long)layer);
-  all[layer] = (struct vectors){.array = *array,
+  all[layer] = (struct vectors){.array = array,
                                 .offset = offset,
                                 .step = plan_stride(array, form, 'R') + plan_stride(array, form, 'N'),
                                 .head = by_head ? plan_stride(array, form, 'H') : 0,
@@ -120,7 +120,7 @@ static kvs_status add_logits(struct plan *plan, const struct piece *piece, kvs_e
   if (status != KVS_OK) return status;
   plan->vectors[Q_LOGITS] = calloc(1, sizeof *plan->vectors[Q_LOGITS]);
   if (!plan->vectors[Q_LOGITS]) return kvs_fail_memory(err, "importing");
-  plan->vectors[Q_LOGITS][0] = (struct vectors){.array = *array,
+  plan->vectors[Q_LOGITS][0] = (struct vectors){.array = array,
                                                 .step = plan_stride(array, form, 'N'),
                                                 .dim = plan_stride(array, form, 'V'),
                                                 .part = plan_size(array, form, 'V')};
@@ -165,7 +165,7 @@ static kvs_status add_attention(struct plan *plan, int which, const struct piece
   plan->attention[which] = all;
   for (int64_t i = 0; i < layers; i++)
     all[plan->attention_count[which]++] =
-        (struct attention){.array = *array,
+        (struct attention){.array = array,
                            .layer = one_layer ? piece->meaning.number[numbers - 1] : (int)i,
                            .first = (int)first,
                            .queries = (int)*queries,

@@ -14,11 +14,11 @@ struct buffers {
 
 static const float *vector_of(const struct plan *plan, struct buffers *b, enum quantity quantity, int layer, int step) {
   const struct vectors *v = plan->vectors[quantity] ? &plan->vectors[quantity][layer] : NULL;
-  if (!v || !v->array.data || !b->vector[quantity]) return NULL;
+  if (!v || !v->array || !b->vector[quantity]) return NULL;
   int count = quantity == Q_LOGITS ? plan->config.n_vocab : plan->config.n_embd;
   float *to = b->vector[quantity];
   for (int i = 0; i < count; i++)
-    to[i] = (float)array_get(&v->array, v->offset + step * v->step + i / v->part * v->head + i % v->part * v->dim);
+    to[i] = (float)array_get(v->array, v->offset + step * v->step + i / v->part * v->head + i % v->part * v->dim);
   return to;
 }
 
@@ -42,7 +42,7 @@ static const struct attention *attended(const struct plan *plan, int which, int 
 }
 
 static double attention_at(const struct attention *a, int head, int step, int row) {
-  return array_get(&a->array, a->offset + head * a->head + (step - a->first) * a->query + row * a->row);
+  return array_get(a->array, a->offset + head * a->head + (step - a->first) * a->query + row * a->row);
 }
 
 /* How many rows were attended. A lone query's are all that it has. In a square of several queries the rows after its own are masked, by

@@ -157,7 +157,12 @@ static kvs_status unpack_all(struct arrays *arrays, const struct array *array, u
 }
 
 kvs_status array_need(struct arrays *arrays, struct array *array, kvs_error *err) {
-  if (array->data) return array->packed ? check_crc(array, array->packed, array->packed_size, err) : KVS_OK;
+  if (!array->packed) return KVS_OK; /* no member of an archive, or looked at before */
+  if (array->data) {
+    kvs_status stored = check_crc(array, array->packed, array->packed_size, err);
+    if (stored == KVS_OK) array->packed = NULL;
+    return stored;
+  }
   /* Deflate packs at most 1032 : 1, so what claims more is not worth the memory. */
   if (array->size / 1100 > array->packed_size)
     return kvs_fail(err, KVS_ERR_INPUT, "%s: array `%s` claims %llu bytes from %llu packed ones, which cannot be",
@@ -175,6 +180,6 @@ kvs_status array_need(struct arrays *arrays, struct array *array, kvs_error *err
   whole.dimensions = 0;
   size_t at;
   status = npy_parse(&whole, memory, array->size, true, &at, err);
-  array->data = whole.data;
+  if (status == KVS_OK) array->data = whole.data, array->packed = NULL;
   return status;
 }
