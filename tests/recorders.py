@@ -328,6 +328,21 @@ def test_c_and_javascript_bugs():
             assert kvstep("sql", "-o", "csv", trace, SIGNATURES[bug])[0].split()[-1] == "1", (engine.__name__, bug)
 
 
+def test_check_names_the_bugs():
+    """What `kvstep check` says of an engine that is none of kvstep's: each bug by its name, and nothing of a run that is right."""
+    if subprocess.run([KVSTEP, "help", "check"], capture_output=True, check=False).returncode != 0:
+        raise Skip("this kvstep has no check")
+    schema = ["--schema", os.path.join(ROOT, "src", "trace", "schema.sql")]
+    for bug in [None, "float16-cache", *SIGNATURES]:
+        trace = fresh(f"check-{bug}.db")
+        options = [] if bug is None else ["--float16-cache"] if bug == "float16-cache" else ["--bug", bug]
+        python_engine("austen", trace, "-n", "140" if bug == "context-overflow" else "16", *options, *schema)
+        clean = bug in (None, "float16-cache")
+        out, _ = kvstep("check", trace, "-m", "austen", code=0 if clean else 1)
+        named = re.findall(r"^  ([a-z0-9-]+)  \(", out, re.M)
+        assert named == ([] if clean else [bug]), (bug, out)
+
+
 def test_the_contexts_end():
     trace = fresh("end.db")
     python_engine("reverse", trace, "--bug", "reset-to-zero", "-n", "100")

@@ -55,7 +55,7 @@ class Engine:
             first = start + self.prompt_length - 1
         return np.arange(first, first + count)
 
-    def forward(self, tokens, source):
+    def forward(self, tokens, source, logprob=None):
         """Feeds T tokens in one call (T = 1: a decode step); returns the last one's logits [n_vocab]."""
         m, cache, r = self.model, self.cache, self.recorder
         started, start, T = time.monotonic(), self.cache.length, len(tokens)
@@ -72,7 +72,8 @@ class Engine:
         first = r.count
         for i, token in enumerate(tokens):
             r.step(token=token, position=None if self.bug("skip-wpe") else int(positions[i]), cache_length_before=start + i,
-                   cache_length_after=min(start + i + 1, after), mode="decode" if T == 1 else "prefill", source=source)
+                   cache_length_after=min(start + i + 1, after), mode="decode" if T == 1 else "prefill", source=source,
+                   logprob=logprob)
             r.event("read_length", cache_length=start + i)
             r.event("embed", cache_length=start + i)
         entered = x
@@ -203,6 +204,10 @@ def best(logits, rank=0):
     return int(np.argsort(-logits, kind="stable")[rank])
 
 
+def log_softmax(logits, token):
+    return float(logits[token] - logits.max() - np.log(np.exp(logits - logits.max()).sum()))
+
+
 def generate(engine, prompt, count):
     """Yields the tokens that are shown: each is fed to get the next."""
     engine.prompt_length = len(prompt)
@@ -224,7 +229,7 @@ def generate(engine, prompt, count):
             engine.forward([best(draft)], "sampled")  # … and its rows stay in the cache
             done = True
         yield token
-        logits = engine.forward([token], "sampled")
+        logits = engine.forward([token], "sampled", log_softmax(logits, token))
 
 
 BUGS = ("off-by-one reset-to-zero constant-position skip-wpe position-jump attend-before-append overwrite-last k-without-v "

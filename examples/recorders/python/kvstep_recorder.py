@@ -140,16 +140,17 @@ class Recorder:
         data = tokens.get(token)
         return (None, f"<no token {token}>") if data is None else (data, token_text(data))
 
-    def step(self, *, token, position, cache_length_before, cache_length_after, mode="decode", source=None, seconds=None):
+    def step(self, *, token, position, cache_length_before, cache_length_after, mode="decode", source=None, logprob=None,
+             seconds=None):
         """Begins a step. In prefill call it once for each token of the batch; cache_length_before counts the batch's
-        earlier tokens. position: the row of wpe that was really added, None if none was."""
+        earlier tokens. position: the row of wpe that was really added, None if none was. logprob: ln of the token's probability where it
+        was chosen; None: by the last logits that step_vector was given."""
         if self.db.in_transaction and not (self.batch and mode == "prefill"):
             self.db.execute("COMMIT")
         if not self.db.in_transaction:
             self.db.execute("BEGIN IMMEDIATE")
         self.batch = mode == "prefill"
-        logprob = None
-        if self.logprobs is not None and self.logprobs[0] == self.count - 1:
+        if logprob is None and self.logprobs is not None and self.logprobs[0] == self.count - 1:
             logprob = float(self.logprobs[1][token])
         self.insert("step", self.number, self.count, mode, int(token), source, cache_length_before, position,
                     cache_length_after, logprob, seconds)
