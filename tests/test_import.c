@@ -409,6 +409,36 @@ static void test_append_whole_or_not(void **state) {
   sqlite3_close(db);
 }
 
+/* Another engine's run by the public call: who it was is written, and what nobody has said is not. */
+static void test_foreign_run(void **state) {
+  (void)state;
+  kvs_trace *trace;
+  const char *path = in_folder("foreign.db");
+  kvs_trace_source source = made_source(&small_config);
+  source.engine = "theirs", source.engine_version = "7";
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  ok(kvs_trace_begin_run_from(trace, &source, NULL, NULL, NULL, &error));
+  kvs_observer observer = kvs_trace_observer(trace);
+  ok(feed(&observer, &small_config, 0, &error));
+  ok(kvs_trace_end_run(trace, &error));
+  const kvs_run_info info = {.sampling = {.temperature = 0.5, .top_p = 1, .seed = 3}};
+  ok(kvs_trace_begin_run_from(trace, &source, &info, NULL, NULL, &error));
+  kvs_config wrong = small_config;
+  wrong.head_dim = 5;
+  source.config = &wrong;
+  assert_int_equal(kvs_trace_begin_run_from(trace, &source, NULL, NULL, NULL, &error), KVS_ERR_USAGE);
+  assert_says("2 heads of 5 numbers, n_embd 8");
+  ok(kvs_trace_close(trace, &error));
+  sqlite3 *db;
+  ok(kvs_trace_read(path, &db, &error));
+  assert_text(db,
+              "SELECT group_concat(engine || engine_version || ifnull(fault, '-') || ifnull(seed, '-') || "
+              "ifnull(top_p, '-'), ' ') FROM run",
+              "theirs7--- theirs7-31.0");
+  assert_true(number(db, "SELECT count(*) FROM event") == 3 + 2 * 7);
+  sqlite3_close(db);
+}
+
 static void test_names(void **state) {
   (void)state;
   static const struct {
@@ -445,6 +475,7 @@ int main(void) {
       cmocka_unit_test(test_json),
       cmocka_unit_test(test_contradictions),
       cmocka_unit_test(test_names),
+      cmocka_unit_test(test_foreign_run),
       cmocka_unit_test(test_lengths_and_masks),
       cmocka_unit_test(test_append_whole_or_not),
   };

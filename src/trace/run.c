@@ -288,7 +288,8 @@ void kvs_trace_forget_run(kvs_trace *trace) {
 
 kvs_status kvs_trace_begin_run_from(kvs_trace *trace, const kvs_trace_source *source, const kvs_run_info *info,
                                     const kvs_log *log, int *run, kvs_error *err) {
-  static const kvs_run_info nothing = {.sampling = {.top_p = 1}};
+  static const kvs_run_info nothing = {.sampling = {.top_p = 1}}, unknown = {.sampling = {.top_p = 0}};
+  if (!info) info = source->engine ? &unknown : &nothing;
   const kvs_config *c = source->config;
   if (c->n_layer < 1 || c->n_head < 1 || c->head_dim < 1 || c->n_ctx < 1 || c->n_vocab < 1 ||
       (int64_t)c->n_head * c->head_dim != c->n_embd)
@@ -305,7 +306,7 @@ kvs_status kvs_trace_begin_run_from(kvs_trace *trace, const kvs_trace_source *so
   if (status == KVS_OK) status = kvs_trace_begin(trace, err);
   if (status == KVS_OK) status = prepare_file(trace, source, err);
   int number = 0;
-  if (status == KVS_OK) status = write_run(trace, source, info ? info : &nothing, &number, err);
+  if (status == KVS_OK) status = write_run(trace, source, info, &number, err);
   if (status == KVS_OK) status = kvs_trace_prepare_inserts(trace, err);
   if (status == KVS_OK && !trace->whole) status = kvs_trace_commit(trace, err);
   if (status != KVS_OK) {
