@@ -9,7 +9,7 @@ CFLAGS  ?= -O2 -g
 
 VERSION   := $(shell sed -n 's/^\#define KVS_VERSION "\(.*\)"/\1/p' include/kvstep/kvstep.h)
 SO_MAJOR  := 0
-LIBRARIES := sqlite3 jansson libpcre2-8 libcrypto
+LIBRARIES := sqlite3 jansson libpcre2-8 libcrypto zlib
 
 PKG_CFLAGS = $(shell pkg-config --cflags $(LIBRARIES))
 PKG_LIBS   = $(shell pkg-config --libs $(LIBRARIES))
@@ -32,7 +32,7 @@ endif
 
 # The library is everything but the command line and the screen. All of the screen but the terminal itself is an archive, so
 # that tests can link it. extension.c is built once more, alone, as a loadable extension.
-LIB_SOURCES  := $(sort $(wildcard src/base/*.c src/model/*.c src/text/*.c src/engine/*.c src/trace/*.c src/study/*.c))
+LIB_SOURCES  := $(sort $(wildcard src/base/*.c src/model/*.c src/text/*.c src/engine/*.c src/trace/*.c src/study/*.c src/import/*.c))
 CLI_SOURCES  := $(sort $(wildcard src/cli/*.c)) src/tui/app.c src/tui/term.c
 TUI_SOURCES  := $(filter-out $(CLI_SOURCES),$(sort $(wildcard src/tui/*.c)))
 EXT_SOURCES  := $(sort $(wildcard src/trace/sql/*.c))
@@ -107,7 +107,12 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(SUPPORT) $(TUI) $(STATIC)
 $(BUILD)/tests/test_screen: EXTRA_LIBS = $(PTY) $(VTERM_LIBS)
 $(BUILD)/tests/test_screen: $(PTY)
 
-test-binaries: $(TESTS)
+# The example engine in C, against the library as it is here; check-install builds it as somebody else would.
+EXAMPLE := $(BUILD)/examples/recorders/c/engine
+$(EXAMPLE): $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/recorders/c/*.c)) $(STATIC)
+	$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
+
+test-binaries: $(TESTS) $(EXAMPLE)
 
 # ---- what people call -----------------------------------------------------------------------------------------------
 
@@ -164,6 +169,7 @@ install: all
 	ln -sf $(notdir $(SHARED)) $(LIBDIR)/libkvstep.so.$(SO_MAJOR)
 	ln -sf $(notdir $(SHARED)) $(LIBDIR)/libkvstep.so
 	install -m 755 $(EXTENSION) $(LIBDIR)/kvstep/kvstep.so
+	install -d $(DATADIR)/kvstep && install -m 644 src/trace/schema.sql $(DATADIR)/kvstep/schema.sql
 	install -m 644 include/kvstep/*.h $(DESTDIR)$(PREFIX)/include/kvstep
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBRARIES@|$(LIBRARIES)|' src/kvstep.pc.in > $(LIBDIR)/pkgconfig/kvstep.pc
 	$(abspath $(PROGRAM)) man > $(DATADIR)/man/man1/kvstep.1
@@ -185,7 +191,10 @@ check-install: all
 	export PKG_CONFIG_PATH=$(CURDIR)/$(INSTALLED)/lib/pkgconfig; \
 	$(CC) -std=c11 -Wall -Wextra -Wpedantic -Werror examples/decode.c -o $(INSTALLED)/decode $$(pkg-config --cflags --libs kvstep) && \
 	LD_LIBRARY_PATH=$(INSTALLED)/lib $(INSTALLED)/decode austen "It is a truth" $(INSTALLED)/decode.db && \
-	$(INSTALLED)/bin/kvstep info $(INSTALLED)/decode.db
+	$(INSTALLED)/bin/kvstep info $(INSTALLED)/decode.db && \
+	$(CC) -std=c11 -Wall -Wextra -Wpedantic -Werror examples/recorders/c/*.c -o $(INSTALLED)/engine $$(pkg-config --cflags --libs kvstep jansson) -lm && \
+	LD_LIBRARY_PATH=$(INSTALLED)/lib $(INSTALLED)/engine examples/models/reverse "position>" $(INSTALLED)/engine.db && \
+	$(INSTALLED)/bin/kvstep info $(INSTALLED)/engine.db
 
 # ---- looking after the code -----------------------------------------------------------------------------------------
 

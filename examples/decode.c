@@ -2,7 +2,7 @@
  * After `make install`:
  *     cc decode.c $(pkg-config --cflags --libs kvstep) -o decode && ./decode austen 'It is a truth' my.db
  * or in the project's folder, after `make`:
- *     cc -Iinclude examples/decode.c build/libkvstep.a $(pkg-config --libs sqlite3 jansson libpcre2-8 libcrypto) -lm -pthread -o decode
+ *     cc -Iinclude examples/decode.c build/libkvstep.a $(pkg-config --libs sqlite3 jansson libpcre2-8 libcrypto zlib) -lm -pthread -o decode
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -237,7 +237,7 @@ static void a_large_trace_is_little_more_than_its_floats(void **state) {
   (void)state;
   enum { STEPS = 64 };
   kvs_config c = {.n_layer = 12, .n_head = 12, .n_embd = 768, .head_dim = 64, .n_ctx = 1024, .n_vocab = 50257};
-  kvs_trace_source source = {&c, "wide", "00", c.n_vocab, words, NULL};
+  kvs_trace_source source = {.config = &c, .model = "wide", .sha256 = "00", .tokens = c.n_vocab, .bytes = words};
   kvs_trace *trace;
   const char *path = in_folder("large.kvt");
   ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));

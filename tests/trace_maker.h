@@ -34,7 +34,7 @@ static UNUSED const unsigned char *letters(const void *context, int token, size_
 }
 
 static UNUSED kvs_trace_source made_source(const kvs_config *config) {
-  return (kvs_trace_source){config, "made-up", "00ff", 26, letters, NULL};
+  return (kvs_trace_source){.config = config, .model = "made-up", .sha256 = "00ff", .tokens = 26, .bytes = letters};
 }
 
 /* A number in -1 .. 1 that depends on its place alone. */

@@ -54,6 +54,18 @@ typedef struct kvs_run_info {
   size_t prompt_length;
 } kvs_run_info;
 
+/* Where a run comes from, in plain data: for an engine that is not kvstep's. */
+typedef struct kvs_trace_source {
+  const kvs_config *config; /* n_layer, n_head, n_embd, head_dim, n_ctx and n_vocab are used */
+  const char *model;        /* a name to show; NULL: not known */
+  const char *sha256;       /* of the weights, lower-case hexadecimal (kvs_model_sha256); NULL: not known */
+  int tokens;               /* the vocabulary has ids 0 … tokens - 1, each with its bytes: */
+  const unsigned char *(*bytes)(const void *context, int token, size_t *length); /* NULL: an id without a token */
+  const void *context;
+  const char *engine, *engine_version; /* who decoded. engine NULL: kvstep, in its own version; else the run's fault is
+                                          NULL (not known) if `info` has none, and so is the sampling if top_p is 0 */
+} kvs_trace_source;
+
 /* Opens a trace for writing. Nothing existing is touched before kvs_trace_begin_run. *out is freed by kvs_trace_close.
  * Errors: KVS_ERR_IO (a folder, no permission, no such folder, exists already), KVS_ERR_INPUT (APPEND to a file that
  * is not a trace, or of a newer version). */
@@ -64,6 +76,16 @@ KVS_API kvs_status kvs_trace_create(const char *path, kvs_trace_open_mode mode, 
  * being written by another process). */
 KVS_API kvs_status kvs_trace_begin_run(kvs_trace *trace, kvs_model *model, const kvs_tokenizer *tokenizer,
                                        const kvs_run_info *info, const kvs_log *log, int *run, kvs_error *err);
+
+/* The same for an engine of your own. It then calls the functions of kvs_trace_observer itself, in this order: for each step
+ * `moment` with READ_LENGTH, EMBED, for each layer PROJECT … MLP, then LOGITS, and `step_end`; after each decode step, and
+ * once after a batch, `settled`. In a batch the moments of its steps may be interleaved as they happen. A phase that the engine
+ * does not have is left out, and so is each array that it cannot show (NULL). What a phase is written from: EMBED wte, wpe, x;
+ * APPEND row, row_k, row_v; MIX q, rows, scores, weights, out; MLP x_in, attn_out, x_mid, mlp_out, x_out (KVS_LOG_FULL);
+ * LOGITS logits. docs/recording.md has an example. `source` is copied; what it points to must outlive the run. `info` may be NULL.
+ * Errors: as for kvs_trace_begin_run; KVS_ERR_USAGE (a shape that is none). */
+KVS_API kvs_status kvs_trace_begin_run_from(kvs_trace *trace, const kvs_trace_source *source, const kvs_run_info *info,
+                                            const kvs_log *log, int *run, kvs_error *err);
 
 /* The observer to hand to kvs_engine_observe. Each decode step, and each prefill batch, is one transaction. An error it returns
  * (KVS_ERR_IO: disk full) rolls that transaction back; every earlier step stays in the file. */

@@ -109,7 +109,7 @@ static void zsh(void) {
     for (const struct option *o = c->options; o && o->name; o++) zsh_option(o);
     zsh_option(common_options);
     for (const struct positional *p = c->positionals; p && p->name; p++) {
-      printf(" \\\n      '%s%s:", p->optional ? ":" : "", p->name);
+      printf(" \\\n      '%s%s:", p->many ? "*:" : p->optional ? ":" : "", p->name);
       if (p->completion && !takes_file(p->completion)) {
         fputs("(", stdout);
         put_words(p->completion, NULL);

@@ -47,7 +47,7 @@ static void put_paragraphs(const char *text) {
 static void put_usage(const struct command *command) {
   printf("Usage: kvstep %s%s", command->name, command->options ? " [options]" : "");
   for (const struct positional *p = command->positionals; p && p->name; p++)
-    printf(p->optional ? " [%s]" : " %s", p->name);
+    printf(p->optional ? " [%s]" : p->many ? " %s ..." : " %s", p->name);
   putchar('\n');
 }
 
@@ -171,7 +171,7 @@ static void troff_options(const struct option *options) {
 static void troff_command(const struct command *command) {
   printf(".SS kvstep %s", command->name);
   for (const struct positional *p = command->positionals; p && p->name; p++)
-    printf(p->optional ? " [%s]" : " %s", p->name);
+    printf(p->optional ? " [%s]" : p->many ? " %s ..." : " %s", p->name);
   putchar('\n');
   troff_paragraphs(command->description);
   for (const struct positional *p = command->positionals; p && p->name; p++) {

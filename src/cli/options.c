@@ -274,10 +274,11 @@ static int take_short(struct parse *p) {
 
 static int check_count(const struct command *command, int count, char **words) {
   int least = 0, most = 0;
+  bool many = false;
   for (const struct positional *p = command->positionals; p && p->name; p++, most++)
-    if (!p->optional) least = most + 1;
+    if (!p->optional) least = most + 1, many = p->many;
   if (count < least) return usage_error(command, "%s is missing", command->positionals[count].name);
-  if (count > most) {
+  if (count > most && !many) {
     const char *remedy = strcmp(command->name, "run") == 0 || strcmp(command->name, "verify") == 0
                              ? "; give the prompt with -p"
                              : "; quote what belongs together";

@@ -46,6 +46,7 @@ struct positional {
   const char *help;
   const char *completion;
   bool optional;
+  bool many; /* one or more of it; the last in its table */
 };
 
 struct arguments {

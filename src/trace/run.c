@@ -33,7 +33,7 @@ static int vocabulary(const kvs_trace_source *source) {
 
 static const unsigned char *bytes_of(const kvs_trace_source *source, int token, size_t *length) {
   *length = 0;
-  return token < source->tokens ? source->bytes(source->context, token, length) : NULL;
+  return source->bytes && token < source->tokens ? source->bytes(source->context, token, length) : NULL;
 }
 
 static kvs_status write_tokens(kvs_trace *trace, const kvs_trace_source *source, kvs_error *err) {
@@ -220,24 +220,29 @@ static kvs_status write_run(kvs_trace *trace, const kvs_trace_source *source, co
   kvs_status status = next_run(trace, &next, err);
   if (status == KVS_OK)
     status = kvs_trace_prepare(trace,
-                               "INSERT INTO run VALUES (?17, " NOW ", NULL, 'kvstep', '" KVS_VERSION "', ?1, ?2, "
+                               "INSERT INTO run VALUES (?17, " NOW ", NULL, ?18, ?19, ?1, ?2, "
                                "?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
                                &insert, err);
   if (status != KVS_OK) return status;
   *number = (int)next;
   sqlite3_bind_int64(insert, 17, next);
   const kvs_config *c = source->config;
+  bind_string(insert, 18, source->engine ? source->engine : "kvstep");
+  bind_string(insert, 19, source->engine ? source->engine_version : KVS_VERSION);
   bind_string(insert, 1, info->command);
   bind_string(insert, 2, source->model);
   sqlite3_bind_text(insert, 3, source->sha256, -1, SQLITE_STATIC);
   const int shape[] = {c->n_layer, c->n_head, c->n_embd, c->head_dim, c->n_ctx, c->n_vocab};
   for (int i = 0; i < 6; i++) sqlite3_bind_int(insert, 4 + i, shape[i]);
-  sqlite3_bind_text(insert, 10, info->fault ? info->fault->name : "none", -1, SQLITE_STATIC);
+  const char *no_fault = source->engine ? NULL : "none"; /* nobody can say that of another engine */
+  sqlite3_bind_text(insert, 10, info->fault ? info->fault->name : no_fault, -1, SQLITE_STATIC);
   if (info->fault) sqlite3_bind_int(insert, 11, info->fault_from_step);
-  sqlite3_bind_int64(insert, 12, (sqlite3_int64)info->sampling.seed);
-  sqlite3_bind_double(insert, 13, info->sampling.temperature);
-  sqlite3_bind_int(insert, 14, info->sampling.top_k);
-  sqlite3_bind_double(insert, 15, info->sampling.top_p);
+  if (!source->engine || info->sampling.top_p > 0) {
+    sqlite3_bind_int64(insert, 12, (sqlite3_int64)info->sampling.seed);
+    sqlite3_bind_double(insert, 13, info->sampling.temperature);
+    sqlite3_bind_int(insert, 14, info->sampling.top_k);
+    sqlite3_bind_double(insert, 15, info->sampling.top_p);
+  }
   bind_text(insert, 16, info->prompt, info->prompt_length);
   status = kvs_trace_run(trace, insert, err);
   sqlite3_finalize(insert);
@@ -283,7 +288,15 @@ void kvs_trace_forget_run(kvs_trace *trace) {
 
 kvs_status kvs_trace_begin_run_from(kvs_trace *trace, const kvs_trace_source *source, const kvs_run_info *info,
                                     const kvs_log *log, int *run, kvs_error *err) {
-  static const kvs_run_info nothing = {.sampling = {.top_p = 1}};
+  static const kvs_run_info nothing = {.sampling = {.top_p = 1}}, unknown = {.sampling = {.top_p = 0}};
+  if (!info) info = source->engine ? &unknown : &nothing;
+  const kvs_config *c = source->config;
+  if (c->n_layer < 1 || c->n_head < 1 || c->head_dim < 1 || c->n_ctx < 1 || c->n_vocab < 1 ||
+      (int64_t)c->n_head * c->head_dim != c->n_embd)
+    return kvs_fail(err, KVS_ERR_USAGE,
+                    "%s: a run of %d layers, %d heads of %d numbers, n_embd %d, n_ctx %d and n_vocab %d: no model has "
+                    "that shape",
+                    trace->path, c->n_layer, c->n_head, c->head_dim, c->n_embd, c->n_ctx, c->n_vocab);
   kvs_trace_rollback(trace); /* a run that was broken off may have left half a step */
   kvs_trace_forget_run(trace);
   trace->source = *source;
@@ -293,9 +306,9 @@ kvs_status kvs_trace_begin_run_from(kvs_trace *trace, const kvs_trace_source *so
   if (status == KVS_OK) status = kvs_trace_begin(trace, err);
   if (status == KVS_OK) status = prepare_file(trace, source, err);
   int number = 0;
-  if (status == KVS_OK) status = write_run(trace, source, info ? info : &nothing, &number, err);
+  if (status == KVS_OK) status = write_run(trace, source, info, &number, err);
   if (status == KVS_OK) status = kvs_trace_prepare_inserts(trace, err);
-  if (status == KVS_OK) status = kvs_trace_commit(trace, err);
+  if (status == KVS_OK && !trace->whole) status = kvs_trace_commit(trace, err);
   if (status != KVS_OK) {
     kvs_trace_rollback(trace);
     kvs_trace_forget_run(trace);
@@ -315,14 +328,18 @@ kvs_status kvs_trace_begin_run(kvs_trace *trace, kvs_model *model, const kvs_tok
   const char *sha256;
   kvs_status status = kvs_model_sha256(model, &sha256, err);
   if (status != KVS_OK) return status;
-  kvs_trace_source source = {kvs_model_config(model),       kvs_model_name(model), sha256,
-                             kvs_tokenizer_size(tokenizer), tokenizer_bytes,       tokenizer};
+  kvs_trace_source source = {.config = kvs_model_config(model),
+                             .model = kvs_model_name(model),
+                             .sha256 = sha256,
+                             .tokens = kvs_tokenizer_size(tokenizer),
+                             .bytes = tokenizer_bytes,
+                             .context = tokenizer};
   return kvs_trace_begin_run_from(trace, &source, info, log, run, err);
 }
 
 kvs_status kvs_trace_end_run(kvs_trace *trace, kvs_error *err) {
   if (trace->run == 0) return kvs_fail(err, KVS_ERR_USAGE, "%s: no run is open that could be ended", trace->path);
-  kvs_trace_rollback(trace);
+  if (!trace->whole || trace->failed) kvs_trace_rollback(trace);
   if (trace->failed) { /* it did not finish, and says so */
     kvs_trace_forget_run(trace);
     return KVS_OK;
@@ -333,6 +350,7 @@ kvs_status kvs_trace_end_run(kvs_trace *trace, kvs_error *err) {
   sqlite3_bind_int(update, 1, trace->run);
   status = kvs_trace_run(trace, update, err);
   sqlite3_finalize(update);
+  if (status == KVS_OK && trace->whole) status = kvs_trace_commit(trace, err);
   if (status == KVS_OK) kvs_trace_forget_run(trace);
   return status;
 }

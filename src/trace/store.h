@@ -23,20 +23,10 @@ typedef enum kvs_trace_insert {
   KVS_INSERT_COUNT
 } kvs_trace_insert;
 
-/* Where the model's name, shape and vocabulary come from: a model and a tokenizer, or made up by a test. */
-typedef struct kvs_trace_source {
-  const kvs_config *config;
-  const char *model;
-  const char *sha256;
-  int tokens;                                                                    /* largest id + 1 */
-  const unsigned char *(*bytes)(const void *context, int token, size_t *length); /* NULL: an id without a token */
-  const void *context;
-} kvs_trace_source;
-
 /* What a step put in at the bottom, kept from `embed` to `logits`. */
 typedef struct kvs_trace_input {
   int step;
-  bool has_wpe, written;
+  bool has[3], written;
   float *vectors; /* [3][n_embd]: wte, wpe, x */
 } kvs_trace_input;
 
@@ -45,6 +35,7 @@ struct kvs_trace {
   char *file; /* the same, so that SQLite takes it for a file's name and nothing else */
   kvs_trace_open_mode mode;
   sqlite3 *db;    /* NULL before the first run */
+  bool whole;     /* a run is one transaction and has no events: it is brought in from elsewhere */
   bool made_file; /* this trace created the file, and has not committed anything in it yet */
   int wal_pages;  /* pages in the write-ahead log after the last commit */
   int wal_limit;  /* from how many on they are moved into the file */
@@ -85,10 +76,6 @@ void kvs_trace_rollback(kvs_trace *trace);
 
 /* Opens the file for the first run: creates or replaces it, or appends to it. */
 kvs_status kvs_trace_open(kvs_trace *trace, const kvs_config *config, kvs_error *err);
-
-/* kvs_trace_begin_run from plain data. `info` may be NULL. */
-kvs_status kvs_trace_begin_run_from(kvs_trace *trace, const kvs_trace_source *source, const kvs_run_info *info,
-                                    const kvs_log *log, int *run, kvs_error *err);
 
 /* Frees what belongs to the open run. */
 void kvs_trace_forget_run(kvs_trace *trace);

@@ -51,6 +51,7 @@ static bool is_logged(const kvs_trace *trace, int step) {
 /* ---- the phases ------------------------------------------------------------------------------------------------ */
 
 static kvs_status write_event(kvs_trace *trace, const kvs_moment *m, kvs_error *err) {
+  if (trace->whole) return KVS_OK; /* in which order things really ran is not known */
   sqlite3_stmt *insert = with_step(trace, KVS_INSERT_EVENT, m->step->step);
   sqlite3_bind_int64(insert, 3, trace->seq++);
   sqlite3_bind_text(insert, 4, kvs_phase_name(m->phase), -1, SQLITE_STATIC);
@@ -84,10 +85,11 @@ static kvs_status keep_input(kvs_trace *trace, const kvs_moment *m, kvs_error *e
   if (!input) return kvs_fail_memory(err, "logging a step");
   size_t n = (size_t)trace->config.n_embd;
   input->step = m->step->step;
-  input->has_wpe = m->wpe != NULL;
   const float *from[] = {m->wte, m->wpe, m->x};
-  for (int i = 0; i < 3; i++)
+  for (int i = 0; i < 3; i++) {
+    input->has[i] = from[i] != NULL;
     if (from[i]) memcpy(input->vectors + (size_t)i * n, from[i], n * sizeof(float));
+  }
   return KVS_OK;
 }
 
@@ -99,9 +101,7 @@ static void forget_inputs(kvs_trace *trace) {
 static kvs_status write_vectors(kvs_trace *trace, kvs_trace_input *input, const float *logits, kvs_error *err) {
   const int n = trace->config.n_embd;
   sqlite3_stmt *insert = with_step(trace, KVS_INSERT_STEP_VECTOR, input->step);
-  bind_floats(insert, 3, input->vectors, n);
-  bind_floats(insert, 4, input->has_wpe ? input->vectors + n : NULL, n);
-  bind_floats(insert, 5, input->vectors + 2 * n, n);
+  for (int i = 0; i < 3; i++) bind_floats(insert, 3 + i, input->has[i] ? input->vectors + i * n : NULL, n);
   bind_floats(insert, 6, logits, trace->config.n_vocab);
   input->written = true;
   return kvs_trace_run(trace, insert, err);
@@ -185,8 +185,9 @@ static int rank_tokens(const float *logits, int n_vocab, int *best, int room) {
 static kvs_status write_top_token(kvs_trace *trace, int step, int rank, int token, float logit, double probability,
                                   kvs_error *err) {
   size_t length = 0;
-  const unsigned char *bytes =
-      token < trace->source.tokens ? trace->source.bytes(trace->source.context, token, &length) : NULL;
+  const unsigned char *bytes = trace->source.bytes && token < trace->source.tokens
+                                   ? trace->source.bytes(trace->source.context, token, &length)
+                                   : NULL;
   char *text = kvs_trace_token_text(bytes, length, token);
   if (!text) return kvs_fail_memory(err, "logging a step");
   sqlite3_stmt *insert = with_step(trace, KVS_INSERT_TOP_TOKEN, step);
@@ -299,7 +300,7 @@ static kvs_status on_step_end(void *context, const kvs_step *step, kvs_error *er
 static kvs_status on_settled(void *context, kvs_error *err) {
   kvs_trace *trace = context;
   kvs_status status = ready(trace, err);
-  if (status == KVS_OK) status = kvs_trace_commit(trace, err);
+  if (status == KVS_OK && !trace->whole) status = kvs_trace_commit(trace, err);
   forget_inputs(trace);
   return settle_error(trace, status);
 }

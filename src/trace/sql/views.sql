@@ -45,6 +45,23 @@ FROM main.step_vector AS s
 CROSS JOIN floats(s.logits) AS f
 CROSS JOIN main.token AS n ON n.token = f.i;
 
+DROP VIEW IF EXISTS temp.rule;
+CREATE TEMP VIEW rule AS
+SELECT
+  run,
+  step,
+  cache_length_before,
+  position,
+  position - cache_length_before AS off_by,
+  CASE
+    WHEN cache_length_before IS NULL THEN NULL
+    WHEN position = cache_length_before THEN 'ok'
+    WHEN position = cache_length_before + 1 THEN 'one too far'
+    WHEN position = 0 AND cache_length_before > 0 THEN 'reset to 0'
+    ELSE 'wrong'
+  END AS verdict
+FROM main.step;
+
 DROP VIEW IF EXISTS temp.head_summary;
 CREATE TEMP VIEW head_summary AS
 SELECT run, step, layer, head, entropy, max_weight, max_row, self_weight, first_weight, previous_weight, weight_sum
