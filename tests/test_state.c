@@ -10,7 +10,8 @@
 
 #include "tui/state.h"
 
-static const struct limits limits = {.runs = 3, .steps = 20, .layers = 4, .heads = 4, .rows = 13, .help_top = 20};
+static const struct limits limits = {
+    .runs = 3, .steps = 20, .layers = 4, .heads = 4, .rows = 13, .own = 12, .help_top = 20};
 
 static struct state fresh(void) {
   struct state s;

@@ -97,6 +97,8 @@ int look_runs(struct look *look);
 const struct look_run *look_run(struct look *look, int run);
 const struct look_step *look_step(struct look *look, int run, int step);
 const struct look_head *look_head(struct look *look, int run, int step, int layer, int head);
+/* Whether that head is at hand, so that look_head need not go to the file. */
+bool look_has_head(struct look *look, int run, int step, int layer, int head);
 const struct look_row *look_row(struct look *look, int run, int step, int layer, int row);
 const struct look_vectors *look_vectors(struct look *look, int run, int step);
 const struct look_layer *look_layer(struct look *look, int run, int step, int layer);
@@ -107,6 +109,24 @@ const struct look_summary *look_summary(struct look *look, int run, int step, in
 int look_row_step(struct look *look, int run, int step, int layer, int row);
 /* Its token's text, "?" if unknown. Never NULL. */
 const char *look_row_text(struct look *look, int run, int step, int layer, int row);
+
+/* What one step did to one layer's cache. Lengths are this layer's own, by its events, or where these were not logged, the step's. */
+struct look_append {
+  int run, step, layer;
+  int before, after; /* rows just before and just after the append; LOOK_NONE: not in the trace */
+  int row;           /* that k and v were written to; LOOK_NONE: to none. Not `logged`: what the rule says, `before` */
+  bool logged;       /* kv_row says which rows this step wrote in this layer */
+};
+const struct look_append *look_append(struct look *look, int run, int step, int layer);
+
+/* Where the numbers in `row` of this layer's cache come from, as it was after `step`. */
+enum look_origin {
+  LOOK_WRITTEN,    /* a step of this run wrote them: look_row */
+  LOOK_NOT_LOGGED, /* one may have, and the trace does not tell */
+  LOOK_NEVER,      /* none did, although kv_row was logged: whatever the memory held */
+  LOOK_EARLIER     /* they were there before the run's first step */
+};
+enum look_origin look_row_origin(struct look *look, int run, int step, int layer, int row);
 
 /* The next step after `from` (direction +1) or before it (-1) whose token's text contains `text`; LOOK_NONE if there is none.
  * Case counts (of ASCII letters) if `text` has a capital. From the very beginning: `from` -1. */

@@ -31,6 +31,8 @@ enum look_query {
   ASK_NEXT_TEXT,
   ASK_EARLIER_TEXT,
   ASK_DIFFERENCE,
+  ASK_LAYER_LENGTHS,
+  ASK_HEADS_LOGGED,
   ASK_COUNT
 };
 extern const char *const look_sql[ASK_COUNT];
@@ -46,6 +48,7 @@ enum look_kind {
   SUMMARIES,
   WRITERS, /* run, layer: who wrote which row */
   LENGTHS, /* run: which step found which length */
+  APPENDS, /* run, step, layer */
   LOOK_KINDS
 };
 
@@ -113,6 +116,13 @@ void look_no_memory(struct look *look);
 int look_int(sqlite3_stmt *statement, int column);
 /* A text cut to `size` at a character, control characters as `?`. */
 void look_text(sqlite3_stmt *statement, int column, char *text, size_t size);
+
+/* The row that `step` wrote in this layer, by kv_row: the one the rule says if it is among several. LOOK_NONE: none; *any: kv_row has
+ * rows of this layer. */
+int look_written(struct look *look, int run, int step, int layer, int expected, bool *any);
+
+/* The latest step up to `step` that found `row` rows in the cache, so that its own k and v belong there. LOOK_NONE: none did. */
+int look_finder(struct look *look, int run, int step, int row);
 
 /* The last step up to `step` that wrote `row` of this layer's cache, by kv_row; LOOK_NONE if none is logged. */
 int look_writer(struct look *look, int run, int step, int layer, int row);

@@ -273,6 +273,10 @@ const struct look_head *look_head(struct look *look, int run, int step, int laye
   return in_run(look, key) ? get(look, HEADS, ASK_HEAD, key, 4, read_head) : NULL;
 }
 
+bool look_has_head(struct look *look, int run, int step, int layer, int head) {
+  return look_cache_find(&look->caches[HEADS], (const int[LOOK_KEYS]){run, step, layer, head}) != NULL;
+}
+
 static bool read_row(struct look *look, sqlite3_stmt *statement, const int *key, void **value, size_t *bytes) {
   const struct look_run *shape = look_run(look, key[0]);
   if (!shape) return false;

@@ -93,14 +93,29 @@ int look_writer(struct look *look, int run, int step, int layer, int row) {
   return ask_alone(look, ASK_WRITER, (const int[]){run, layer, row, step}, 4);
 }
 
-int look_row_step(struct look *look, int run, int step, int layer, int row) {
-  int writer = look_writer(look, run, step, layer, row);
-  if (writer != LOOK_NONE || run < 1 || step < 0 || row < 0) return writer;
+int look_written(struct look *look, int run, int step, int layer, int expected, bool *any) {
+  const int key[LOOK_KEYS] = {run, layer};
+  const struct pairs *pairs = get_pairs(look, WRITERS, ASK_WRITERS, key, 2);
+  int found = LOOK_NONE;
+  *any = pairs && pairs->count > 0;
+  if (expected >= 0 && look_writer(look, run, step, layer, expected) == step) return expected;
+  for (int i = 0; pairs && pairs->count <= LONGEST_LIST && i < pairs->count; i++)
+    if (pairs->pair[i].step == step) found = pairs->pair[i].row;
+  return found;
+}
+
+int look_finder(struct look *look, int run, int step, int row) {
   const int key[LOOK_KEYS] = {run};
+  if (run < 1 || step < 0 || row < 0) return LOOK_NONE;
   const struct pairs *pairs = get_pairs(look, LENGTHS, ASK_LENGTHS, key, 1);
   if (!pairs) return LOOK_NONE;
   if (pairs->count <= LONGEST_LIST) return search(pairs, row, step);
   return ask_alone(look, ASK_LENGTH, (const int[]){run, row, step}, 3);
+}
+
+int look_row_step(struct look *look, int run, int step, int layer, int row) {
+  int writer = look_writer(look, run, step, layer, row);
+  return writer != LOOK_NONE ? writer : look_finder(look, run, step, row);
 }
 
 const char *look_row_text(struct look *look, int run, int step, int layer, int row) {

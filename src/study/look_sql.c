@@ -50,4 +50,8 @@ const char *const look_sql[ASK_COUNT] = {
         " LEFT JOIN main.top_token AS q ON q.run = ?2 AND q.step = a.step AND q.rank = 1"
         " WHERE a.run = ?1 AND a.step >= ?3"
         " AND (a.token <> b.token OR a.position IS NOT b.position OR p.token <> q.token) ORDER BY a.step LIMIT 1",
+    [ASK_LAYER_LENGTHS] = "SELECT max(cache_length) FILTER (WHERE phase = 'project'),"
+                          " max(cache_length) FILTER (WHERE phase = 'append')"
+                          " FROM main.event WHERE run = ?1 AND step = ?2 AND layer = ?3",
+    [ASK_HEADS_LOGGED] = "SELECT 1 FROM main.head_step WHERE run = ?1 AND step = ?2 AND layer = ?3 LIMIT 1",
 };

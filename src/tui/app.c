@@ -61,6 +61,7 @@ static kvs_status draw(struct app *a, kvs_error *err) {
 static int patience(const struct app *a) {
   const struct state *s = &a->drive.state;
   double due = -1, at = now();
+  if (a->drive.cells.unfinished) return 0; /* the rest of the view, as soon as no key is waiting */
   if (s->playing) due = a->played + 1 / state_pace(s);
   if (s->following && (due < 0 || a->looked + LOOK_EVERY < due)) due = a->looked + LOOK_EVERY;
   if (due < 0) return -1;
@@ -138,6 +139,7 @@ static kvs_status loop(struct app *a, kvs_error *err) {
     if (status != KVS_OK) return status;
     int key = next_key(a, patience(a));
     take_time(a);
+    a->dirty |= a->drive.cells.unfinished;
     for (int taken = 0; key != TERM_NOTHING; key = next_key(a, 0)) {
       if (key == TERM_GONE) return kvs_fail(err, KVS_ERR_IO, "the terminal has gone");
       take_key(a, key);
@@ -154,6 +156,7 @@ kvs_status app_run(struct look *look, const struct app_options *options, kvs_err
     a.drive.sql->interrupted = wants_to_stop;
     a.drive.sql->context = &a;
   }
+  a.drive.cells.hurried = true;
   a.drive.cells.ascii = options->ascii || !term_utf8();
   if (status == KVS_OK) status = term_open(options->depth, err);
   if (status == KVS_OK) status = loop(&a, err);

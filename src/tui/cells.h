@@ -44,6 +44,8 @@ struct cells {
   int rows, columns;
   struct cell *cell; /* [rows][columns] */
   bool ascii;        /* nothing but ASCII is drawn: no UTF-8, or --ascii */
+  bool hurried;      /* somebody waits at the keys: what takes long may be left for the next frame … */
+  bool unfinished;   /* … and then this says that there is more to come, so that one is drawn when there is time */
 };
 
 /* A rectangle of the grid that somebody draws in; what does not fit in it is cut off. */

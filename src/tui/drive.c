@@ -25,8 +25,10 @@ static void read_limits(struct drive *d) {
   d->limits.steps = known(run->steps);
   d->limits.layers = known(run->n_layer);
   d->limits.heads = known(run->n_head);
-  const struct look_step *step = look_step(d->look, d->state.run, d->state.step);
-  if (step) d->limits.rows = known(step->length_after);
+  struct place place;
+  place_of(&d->state, d->look, &place);
+  d->limits.rows = place.rows;
+  d->limits.own = place.own;
 }
 
 /* Another run or step has other limits: the dials are put into them at once. */
@@ -125,7 +127,11 @@ static void first_difference(struct drive *d) {
 static void save_screen(struct drive *d) {
   struct state *s = &d->state;
   const char *path = s->request_text, *dot = strrchr(path, '.');
-  if (!drive_draw(d, d->cells.rows, d->cells.columns)) {
+  bool hurried = d->cells.hurried;
+  d->cells.hurried = false; /* a picture is whole */
+  bool drawn = drive_draw(d, d->cells.rows, d->cells.columns);
+  d->cells.hurried = hurried;
+  if (!drawn) {
     state_say(s, true, "out of memory while drawing");
     return;
   }
@@ -207,7 +213,7 @@ static void jump(struct drive *d) {
     size_t used = strlen(where);
     snprintf(where + used, sizeof where - used, "%s%s %d", used ? ", " : "", names[i], *dials[i]);
   }
-  if (s->row == d->limits.rows - 1) s->row = -1; /* the new one, as when the row cursor comes to it */
+  if (s->row == d->limits.own) s->row = -1; /* as when the row cursor comes to it */
   if (!*where) {
     state_say(s, true, "this row has no column run, step, layer, head or row to go to");
     return;
@@ -319,6 +325,7 @@ void drive_play(struct drive *d) {
 
 static void draw(struct drive *d) {
   cells_clear(&d->cells);
+  d->cells.unfinished = false;
   screen_draw(&d->cells, &d->state, d->look, d->name);
 }
 
@@ -330,5 +337,6 @@ bool drive_draw(struct drive *d, int rows, int columns) {
   state_say(&d->state, true, "%s", trouble);
   draw(d); /* once more, with the message; the same trouble again is no news */
   look_error(d->look);
+  d->cells.unfinished = false; /* what fails now would fail in the next frame; a key tries again */
   return true;
 }

@@ -44,25 +44,50 @@ static void draw_tokens(struct cells *cells, struct area area, const struct stat
   }
 }
 
-/* The rule in words: what t is, or under a fault what was used instead. Copied before the next look. */
+/* What the append did, or that it is still to come; *wrong: not what the rule says. */
+static void append_words(char *text, size_t size, const struct state *s, const struct look_step *t,
+                         const struct place *place, const struct prediction *asked, bool *wrong) {
+  char number[16];
+  prediction_number(asked, place->after, number);
+  *wrong = true;
+  if (place->P != t->length_before)
+    snprintf(text, size, "WRONG: layer %d holds %d rows", s->layer, place->P);
+  else if (!reached(s, KVS_APPEND))
+    snprintf(text, size, "it still holds %d rows ", place->P), *wrong = false;
+  else if (!place->written)
+    snprintf(text, size, "WRONG: no row was written");
+  else if (place->own != place->P)
+    snprintf(text, size, "WRONG: row %d, not row %d", place->own, place->P);
+  else if (place->after != place->P + 1 && place->after != LOOK_NONE)
+    snprintf(text, size, "WRONG: length %d → %s", place->P, number);
+  else
+    snprintf(text, size, "append: length %d → %s ", place->P, number), *wrong = false;
+}
+
+/* The rule in words where the position is right; the append's own mistakes at the right. */
+static void draw_kept(struct cells *cells, struct area area, int at, const struct state *s, const struct look_step *t,
+                      const struct place *place, const struct prediction *asked) {
+  char rule[64], append[64];
+  bool wrong;
+  append_words(append, sizeof append, s, t, place, asked, &wrong);
+  snprintf(rule, sizeof rule, "t = cache length read before the append = %d", t->length_before);
+  int room = area.columns - at - 2 - text_columns(append);
+  if (wrong && text_columns(rule) > room) snprintf(rule, sizeof rule, "t = length before = %d", t->length_before);
+  cells_put(cells, area, 2, at, -1, ROLE_RIGHT, rule);
+  enum role role = wrong ? ROLE_WRONG : reached(s, KVS_APPEND) ? ROLE_NEW : ROLE_DIM;
+  if (text_columns(rule) <= room) cells_put_right(cells, area, 2, area.columns, 40, role, append);
+}
+
+/* The rule in words: what t is, or under a fault what was used instead. */
 static void draw_rule_words(struct cells *cells, struct area area, const struct state *s, const struct look_step *t,
-                            const struct prediction *asked) {
+                            const struct place *place, const struct prediction *asked) {
   int P = t->length_before;
   char number[16];
-  bool right = t->position == P;
   int at = 1 + cells_put(cells, area, 2, 1, -1, ROLE_TITLE, "rule") + 2;
   if (P == LOOK_NONE) {
     cells_put(cells, area, 2, at, -1, ROLE_DIM, "the trace does not say how long the cache was");
-  } else if (right) {
-    at += cells_putf(cells, area, 2, at, -1, ROLE_RIGHT, "t = cache length read before the append = %d", P);
-    char lengths[64];
-    if (reached(s, KVS_APPEND))
-      snprintf(lengths, sizeof lengths, "append: length %d → %s ", P,
-               prediction_number(asked, t->length_after, number));
-    else
-      snprintf(lengths, sizeof lengths, "it still holds %d rows ", P);
-    if (at + 2 + text_columns(lengths) <= area.columns)
-      cells_put_right(cells, area, 2, area.columns, 40, reached(s, KVS_APPEND) ? ROLE_NEW : ROLE_DIM, lengths);
+  } else if (t->position == P) {
+    draw_kept(cells, area, at, s, t, place, asked);
   } else if (t->position == LOOK_NONE) {
     cells_putf(cells, area, 2, at, -1, ROLE_WRONG, "WRONG: no position was added; wpe[%d] is right", P);
   } else {
@@ -76,13 +101,65 @@ static void draw_rule_words(struct cells *cells, struct area area, const struct 
   }
 }
 
-/* The cache as a line of slots, one for each row: filled, the one that is free or has just been filled, and below them where t points. */
-static void draw_slots(struct cells *cells, struct area area, const struct state *s, const struct look_step *t,
-                       const struct prediction *asked) {
-  int P = t->length_before, label = 7, room = area.columns - label - 12;
-  if (P == LOOK_NONE || room < 4) return;
+/* One row of the cache as a slot: ■ holds a row, □ is free, × was skipped; in a colour of its own what was there before the run. */
+static void draw_slot(struct cells *cells, struct area area, int at, int slot, const struct state *s, struct look *look,
+                      const struct place *place) {
+  bool appended = reached(s, KVS_APPEND), right = place->written && place->own == place->P;
+  enum look_origin origin = look_row_origin(look, s->run, place->as_of, s->layer, slot);
+  if (appended && place->written && slot == place->own)
+    cells_put(cells, area, 3, at, 1, right ? ROLE_NEW : ROLE_WRONG, "■");
+  else if (slot == place->P)
+    cells_put(cells, area, 3, at, 1, appended ? ROLE_WRONG : ROLE_FREE, place->written || !appended ? "□" : "×");
+  else if (slot > place->P)
+    cells_put(cells, area, 3, at, 1, ROLE_DIM, "·");
+  else if (origin == LOOK_NEVER)
+    cells_put(cells, area, 3, at, 1, ROLE_WRONG, "×");
+  else
+    cells_put(cells, area, 3, at, 1, origin == LOOK_EARLIER ? ROLE_WRONG : ROLE_BAR,
+              origin == LOOK_EARLIER ? "?" : "■");
+}
+
+/* What is to be said of the slots. */
+static void slot_words(char *text, size_t size, const struct state *s, struct look *look, const struct place *place) {
+  const struct look_append *first = look_append(look, s->run, 0, s->layer);
+  int used = 0;
+  if (!reached(s, KVS_APPEND))
+    used = snprintf(text, size, "row %d free", place->P);
+  else if (!place->written)
+    used = snprintf(text, size, "row %d not written", place->P);
+  else if (place->own == place->P)
+    used = snprintf(text, size, "row %d new", place->P);
+  else
+    used = snprintf(text, size, "row %d %s, %d free", place->own, place->own < place->P ? "again" : "new", place->P);
+  if (first && first->before > 0)
+    snprintf(text + used, size - (size_t)used, "; 0..%d from before this run", first->before - 1);
+}
+
+/* Where t points; beyond the line's end at its end, with an arrow that way. */
+static void draw_pointer(struct cells *cells, struct area area, int label, int first, const struct look_step *t,
+                         const struct prediction *asked) {
+  if (t->position == LOOK_NONE) return;
+  int at = t->position >= first ? t->position - first < area.columns ? label + t->position - first : area.columns
+                                : label - 1;
+  const char *arrow = at > area.columns - 2 ? "→" : "↑";
+  if (at > area.columns - 2) at = area.columns - 2;
+  enum role role = t->position == t->length_before ? ROLE_RIGHT : ROLE_WRONG;
+  char pointer[32], number[16];
+  snprintf(pointer, sizeof pointer, "t = %s", prediction_number(asked, t->position, number));
+  cells_put(cells, area, 4, at, 1, role, arrow);
+  cells_put(cells, area, 4, at + 2 + text_columns(pointer) < area.columns ? at + 2 : at - 1 - text_columns(pointer), -1,
+            role, pointer);
+}
+
+/* The cache as a line of slots, one for each row of this layer, and below them where t points. */
+static void draw_slots(struct cells *cells, struct area area, const struct state *s, struct look *look,
+                       const struct look_step *t, const struct place *place, const struct prediction *asked) {
+  int P = place->P, label = 7;
+  char words[96];
+  slot_words(words, sizeof words, s, look, place);
+  int wide = text_columns(words) + 2, room = area.columns - label - (wide < 40 ? wide : 40);
+  if (!place->known || room < 4) return;
   int first = P + 2 > room ? P + 2 - room : 0;
-  bool appended = reached(s, KVS_APPEND);
   cells_put(cells, area, 3, 1, -1, ROLE_DIM, "cache");
   if (prediction_hides_slots(asked, s)) {
     cells_put(cells, area, 3, label, -1, ROLE_INPUT, "?");
@@ -90,24 +167,9 @@ static void draw_slots(struct cells *cells, struct area area, const struct state
     return; /* nor where t points, since that is one of the slots */
   }
   if (first > 0) cells_put(cells, area, 3, label - 1, -1, ROLE_DIM, "…");
-  for (int slot = first; slot <= P + 1; slot++) {
-    int at = label + slot - first;
-    if (slot < P)
-      cells_put(cells, area, 3, at, 1, ROLE_BAR, "■");
-    else if (slot == P)
-      cells_put(cells, area, 3, at, 1, appended ? ROLE_NEW : ROLE_FREE, appended ? "■" : "□");
-    else
-      cells_put(cells, area, 3, at, 1, ROLE_DIM, "·");
-  }
-  cells_putf(cells, area, 3, label + P + 2 - first + 1, -1, ROLE_DIM, appended ? "row %d new" : "row %d free", P);
-  if (t->position == LOOK_NONE) return;
-  int at = t->position >= first ? label + t->position - first : label - 1;
-  enum role role = t->position == P ? ROLE_RIGHT : ROLE_WRONG;
-  char pointer[32], number[16];
-  snprintf(pointer, sizeof pointer, "t = %s", prediction_number(asked, t->position, number));
-  cells_put(cells, area, 4, at, 1, role, "↑");
-  cells_put(cells, area, 4, at + 2 + text_columns(pointer) < area.columns ? at + 2 : at - 1 - text_columns(pointer), -1,
-            role, pointer);
+  for (int slot = first; slot <= P + 1; slot++) draw_slot(cells, area, label + slot - first, slot, s, look, place);
+  cells_put(cells, area, 3, label + P + 2 - first + 1, -1, ROLE_DIM, words);
+  draw_pointer(cells, area, label, first, t, asked);
 }
 
 /* ---- help ------------------------------------------------------------------------------------------------------------- */
@@ -215,8 +277,10 @@ void screen_draw(struct cells *cells, const struct state *s, struct look *look, 
   draw_tokens(cells, area, s, look, run->steps, &asked);
   const struct look_step *step = look_step(look, s->run, s->step);
   if (step) {
-    draw_rule_words(cells, area, s, step, &asked);
-    draw_slots(cells, area, s, step, &asked);
+    struct place place;
+    place_of(s, look, &place);
+    draw_rule_words(cells, area, s, step, &place, &asked);
+    draw_slots(cells, area, s, look, step, &place, &asked);
   }
   draw_view(cells, body, s, look, &asked);
   foot_draw_over(cells, area, s);

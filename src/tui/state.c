@@ -74,11 +74,10 @@ static void previous_moment(struct state *s) {
   }
 }
 
-/* The new row is −1, so that it stays on the newest one from step to step. */
+/* The step's own row is −1, so that the cursor stays on it from step to step. */
 static void move_row(struct state *s, const struct limits *limits, int by) {
-  int last = limits->rows - 1, at = s->row < 0 ? last : s->row;
-  at = clamp(at + by, 0, last);
-  s->row = at == last ? -1 : at;
+  int at = clamp((s->row < 0 ? limits->own : s->row) + by, 0, limits->rows - 1);
+  s->row = at == limits->own ? -1 : at;
 }
 
 static void step_action(struct state *s, const struct limits *limits, enum action action) {
@@ -171,6 +170,11 @@ static void dial_action(struct state *s, const struct limits *limits, enum actio
     break;
   case ACTION_VIEW_PREVIOUS:
     s->view = (enum view_id)((s->view + VIEW_COUNT - 1) % VIEW_COUNT);
+    break;
+  case ACTION_WHOLE:
+    s->whole = !s->whole;
+    state_say(s, false, "%s%s", s->whole ? "whole rows, all heads" : "one head's part of the rows",
+              s->view == VIEW_CACHE ? "" : ", in view 2");
     break;
   case ACTION_ACCEPT:
     if (s->view == VIEW_HEADS) s->view = VIEW_STEP;

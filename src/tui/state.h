@@ -27,9 +27,10 @@ enum input_mode { INPUT_KEYS, INPUT_SEARCH, INPUT_COMMAND, INPUT_HELP, INPUT_SQL
 
 /* How far the dials go: from the trace, read before each update, so that update needs no trace. */
 struct limits {
-  int runs, steps, layers, heads, rows; /* rows: cache rows after the current step */
-  int help_top;                         /* the last line of the help that can be the first one shown */
-  int sql_rows, sql_columns;            /* of the last answer; before the first one, the example questions and 0 */
+  int runs, steps, layers, heads;
+  int rows, own;             /* the cache rows that are listed, and which of them row −1 is: this step's own */
+  int help_top;              /* the last line of the help that can be the first one shown */
+  int sql_rows, sql_columns; /* of the last answer; before the first one, the example questions and 0 */
 };
 
 #define LINE_SIZE 1024
@@ -40,8 +41,9 @@ struct state {
   int step, layer, head;
   kvs_phase moment; /* everything up to and including it has happened */
   int other_run;    /* the run set beside this one; 0: not chosen, run 1 or beside run 1 run 2 */
-  int row;          /* the cache row that the row cursor is on; −1: the new one */
+  int row;          /* the cache row that the row cursor is on; −1: this step's own */
   enum view_id view;
+  bool whole; /* the cache view shows whole rows, not one head's part */
 
   bool playing;
   int pace;       /* index into paces[] of state.c: moments per second */

@@ -44,8 +44,23 @@ void window_of(int count, int room, int at, int *first, int *last) {
   *last = *first + room - 1 < count - 1 ? *first + room - 1 : count - 1;
 }
 
-void draw_weight(struct cells *cells, struct area area, int row, int column, double weight) {
-  cells_heat(cells, area, row, column, 1, weight);
+double weight_shade(double weight, int rows) {
+  double shares = weight * rows, least = 0.5; /* of an even share: below it brightness is in proportion */
+  if (!(shares > least)) return shares / 2;   /* NaN too */
+  return 0.25 + 0.75 * log(shares / least) / log(rows / least);
+}
+
+const struct look_head *head_in_time(struct cells *cells, struct look *look, int run, int step, int layer, int head,
+                                     int *fetched) {
+  if (cells->hurried && !look_has_head(look, run, step, layer, head) && ++*fetched > HEADS_PER_FRAME) {
+    cells->unfinished = true;
+    return NULL;
+  }
+  return look_head(look, run, step, layer, head);
+}
+
+void draw_weight(struct cells *cells, struct area area, int row, int column, double weight, int rows) {
+  cells_heat(cells, area, row, column, 1, weight_shade(weight, rows));
   const struct cell *cell = cells_at(cells, area.row + row, area.column + column);
   if (row >= area.rows || column >= area.columns || !cell || strcmp(cell->text, " ") != 0) return;
   cells_put(cells, area, row, column, 1, (enum role)cell->role, cells->ascii ? "," : "·");
@@ -56,6 +71,33 @@ const char *root_sign(const struct cells *cells) { return cells->ascii ? "sqrt "
 const float *head_part(const struct look_run *run, const float *row, int head) {
   if (!row || run->head_dim <= 0 || head < 0 || head >= run->n_head) return NULL;
   return row + (size_t)head * (size_t)run->head_dim;
+}
+
+static int most(int a, int b) { return a > b ? a : b; }
+
+void place_of(const struct state *s, struct look *look, struct place *place) {
+  const struct look_append *append = look_append(look, s->run, s->step, s->layer);
+  *place = (struct place){.after = append ? append->after : LOOK_NONE, .written = true};
+  place->known = append && append->before != LOOK_NONE;
+  place->as_of = reached(s, KVS_APPEND) ? s->step : s->step - 1;
+  if (place->known) place->P = append->before;
+  place->own = place->P;
+  if (append && append->row != LOOK_NONE) place->own = append->row;
+  if (append && append->logged && append->row == LOOK_NONE) place->written = false;
+  const struct look_head *head = look_head(look, s->run, s->step, s->layer, s->head);
+  place->rows = most(most(place->P, place->own) + 1, most(place->after, head ? head->rows : 0));
+  place->here = s->row < 0 ? place->own : s->row;
+}
+
+const char *origin_words(enum look_origin origin) {
+  switch (origin) {
+  case LOOK_NEVER:
+    return "never written";
+  case LOOK_EARLIER:
+    return "from before this run";
+  default:
+    return "not logged";
+  }
 }
 
 bool reached(const struct state *state, kvs_phase phase) { return state->moment >= phase; }

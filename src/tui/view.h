@@ -32,14 +32,38 @@ void draw_absent(struct cells *cells, struct area area, const char *what, const 
 /* The first and last of `count` rows to show in `room` lines so that `at` is among them; rows left out are told by the caller. */
 void window_of(int count, int room, int at, int *first, int *last);
 
+/* How bright one of `rows` weights is shown, 0 … 1: by its multiple of the even share 1/rows, from half a share on in proportion to
+ * its logarithm, so that even attention over many rows is seen, and so is what stands out of it. Rises with the weight. */
+double weight_shade(double weight, int rows);
+
 /* One weight as a heat cell; one that is too small for a shade is a dot, so that it is not taken for no row at all. */
-void draw_weight(struct cells *cells, struct area area, int row, int column, double weight);
+void draw_weight(struct cells *cells, struct area area, int row, int column, double weight, int rows);
+
+/* look_head, but in a hurried frame only so many come from the file; then NULL, and cells->unfinished is set. */
+#define HEADS_PER_FRAME 4
+const struct look_head *head_in_time(struct cells *cells, struct look *look, int run, int step, int layer, int head,
+                                     int *fetched);
 
 /* The sign of a square root, as words where only ASCII is drawn. */
 const char *root_sign(const struct cells *cells);
 
 /* The part of a K or V row that belongs to the head; NULL if the row was not logged or has no such part. */
 const float *head_part(const struct look_run *run, const float *row, int head);
+
+/* Where the current step stands in the cache of the current layer. Under a fault nothing of it need be as the rule says. */
+struct place {
+  int P;               /* rows before the append; 0 unless `known` */
+  int after;           /* and after it; LOOK_NONE: not in the trace */
+  int own;             /* the row that k and v go to; P where they go to none */
+  int here;            /* the row that the row cursor is on */
+  int rows;            /* to list: those in the cache, the step's own, and all that are attended to */
+  bool known, written; /* the trace has P; k and v do go to row `own` */
+  int as_of;           /* the step after which rows are shown: before this step's append the one before it */
+};
+void place_of(const struct state *state, struct look *look, struct place *place);
+
+/* What a row is whose numbers cannot be shown: "not logged", "never written", "from before this run". */
+const char *origin_words(enum look_origin origin);
 
 /* Whether the step's dials have reached `phase`: views show what comes later as not there yet. */
 bool reached(const struct state *state, kvs_phase phase);

@@ -1,4 +1,5 @@
 /* view_compare.c: this run beside another: tokens, positions, the best next token and KL step by step, attention head by head. */
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +26,7 @@ struct side {
 /* ---- numbers that take long ---------------------------------------------------------------------------------------- */
 
 /* Two logits vectors of 50,257 words take about a millisecond, so what was reckoned is kept, and a frame reckons only so many
- * words; the steps nearest the current one come first, the others with the next key. */
+ * words; the steps nearest the current one come first, the others in the next frames. */
 #define WORDS_PER_FRAME 400000
 #define KEPT 256 /* more than a screen has lines, so that the lines of one screen never push each other out */
 
@@ -250,7 +251,7 @@ static bool draw_step(struct cells *cells, struct area area, int line, const str
 static void draw_list(struct cells *cells, struct area area, const struct state *s, struct look *look,
                       const struct pair *p, int first, int last) {
   struct columns c = columns_for(area.columns);
-  long words = WORDS_PER_FRAME;
+  long words = cells->hurried ? WORDS_PER_FRAME : LONG_MAX;
   bool late = false;
   draw_header(cells, area, &c, p);
   for (int away = 0; s->step - away >= first || s->step + away <= last; away++) {
@@ -260,7 +261,8 @@ static void draw_list(struct cells *cells, struct area area, const struct state 
     if (away > 0 && after >= first && after <= last)
       late |= draw_step(cells, area, 1 + after - first, &c, s, look, p, after, &words);
   }
-  if (late) cells_put(cells, area, 0, c.word, -1, ROLE_DIM, "…: any key"); /* each key is a frame, and reckons more */
+  if (late) cells_put(cells, area, 0, c.word, -1, ROLE_DIM, "reading…"); /* the next frame reckons more */
+  cells->unfinished |= late;
   if (first > 0) cells_put(cells, area, 0, 0, 1, ROLE_DIM, "↑");
   if (last < p->steps - 1) cells_put(cells, area, area.rows - 1, 0, 1, ROLE_DIM, "↓");
 }

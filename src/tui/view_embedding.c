@@ -85,6 +85,21 @@ static void draw_neighbours(struct cells *cells, struct area area, int line, con
   }
 }
 
+/* wte[token], wpe[t] and x, one below the other. */
+static void draw_sum(struct cells *cells, struct area area, const struct look_step *step, const struct look_vectors *v,
+                     int n) {
+  char name[32];
+  bool right = step->position == step->length_before;
+  snprintf(name, sizeof name, "wte[%d] %.20s", step->token, step->text);
+  draw_vector(cells, area, 0, name, v->wte, n, vector_largest(v->wte, n), ROLE_TEXT);
+  if (step->position == LOOK_NONE)
+    snprintf(name, sizeof name, "%s", no_position);
+  else
+    snprintf(name, sizeof name, "+ wpe[%d]", step->position);
+  draw_vector(cells, area, 1, name, v->wpe, n, v->wpe ? vector_largest(v->wpe, n) : 1, right ? ROLE_RIGHT : ROLE_WRONG);
+  draw_vector(cells, area, 2, "= x", v->x, n, vector_largest(v->x, n), ROLE_NEW);
+}
+
 static void draw(struct cells *cells, struct area area, const struct state *s, struct look *look) {
   const struct look_run *run = look_run(look, s->run);
   const struct look_step *step = look_step(look, s->run, s->step);
@@ -94,17 +109,12 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
     draw_absent(cells, area, "the embedding of this step was not logged", "kvstep run --log attention logs it");
     return;
   }
-  char name[32];
   int P = step->length_before, used = step->position;
-  snprintf(name, sizeof name, "wte[%d] %.20s", step->token, step->text);
-  draw_vector(cells, area, 0, name, v->wte, run->n_embd, vector_largest(v->wte, run->n_embd), ROLE_TEXT);
-  if (used == LOOK_NONE)
-    snprintf(name, sizeof name, "%s", no_position);
+  if (reached(s, KVS_EMBED))
+    draw_sum(cells, area, step, v, run->n_embd);
   else
-    snprintf(name, sizeof name, "+ wpe[%d]", used);
-  draw_vector(cells, area, 1, name, v->wpe, run->n_embd, v->wpe ? vector_largest(v->wpe, run->n_embd) : 1,
-              used == P ? ROLE_RIGHT : ROLE_WRONG);
-  draw_vector(cells, area, 2, "= x", v->x, run->n_embd, vector_largest(v->x, run->n_embd), ROLE_NEW);
+    cells_put(cells, area, 0, 1, -1, ROLE_DIM,
+              "x is not there yet: embed is the second of the ten moments, Space goes on");
   cells_putf(cells, area, 4, 1, -1, ROLE_TEXT, "The rows of wpe around position %d:", P);
   draw_neighbours(cells, area, 5, s, look, run, P, used);
 }

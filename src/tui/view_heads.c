@@ -14,7 +14,7 @@ static void draw_strip(struct cells *cells, struct area area, int line, int at, 
     if (head->rows < width) from = c, to = c < head->rows ? c + 1 : c;
     for (int i = from; i < to; i++)
       if ((double)head->weights[i] > most) most = (double)head->weights[i];
-    if (to > from) draw_weight(cells, area, line, at + c, most);
+    if (to > from) draw_weight(cells, area, line, at + c, most, head->rows);
   }
 }
 
@@ -35,12 +35,13 @@ static int draw_picked(struct cells *cells, struct area area, int at, const stru
 }
 
 static void draw_head(struct cells *cells, struct area area, int line, int at, int width, int lines, int layer,
-                      int head, const struct state *s, struct look *look) {
+                      int head, const struct state *s, struct look *look, int *fetched) {
   bool here = layer == s->layer && head == s->head;
-  const struct look_head *h = look_head(look, s->run, s->step, layer, head);
+  const struct look_head *h = head_in_time(cells, look, s->run, s->step, layer, head, fetched);
   if (here) cells_put(cells, area, line, at - 1, 1, ROLE_HERE, "▸");
   if (!h || !h->weights || h->rows <= 0) {
-    cells_put(cells, area, line, at, width, ROLE_DIM, width >= 10 ? "not logged" : "-");
+    const char *words = !h && cells->unfinished ? "reading…" : "not logged";
+    cells_put(cells, area, line, at, width, ROLE_DIM, width >= 10 ? words : !h && cells->unfinished ? "…" : "-");
     return;
   }
   draw_strip(cells, area, line, at, width, h);
@@ -55,10 +56,12 @@ static void draw_head(struct cells *cells, struct area area, int line, int at, i
   cells_put(cells, area, line + 1, at, width, here ? ROLE_HERE : ROLE_DIM, text);
 }
 
-static bool layer_logged(struct look *look, const struct look_run *run, const struct state *s, int layer) {
+/* Also true while that is not known yet. */
+static bool layer_logged(struct cells *cells, struct look *look, const struct look_run *run, const struct state *s,
+                         int layer, int *fetched) {
   for (int head = 0; head < run->n_head && head < 64; head++) {
-    const struct look_head *h = look_head(look, s->run, s->step, layer, head);
-    if (h && h->weights) return true;
+    const struct look_head *h = head_in_time(cells, look, s->run, s->step, layer, head, fetched);
+    if ((h && h->weights) || *fetched > HEADS_PER_FRAME) return true;
   }
   return false;
 }
@@ -66,6 +69,10 @@ static bool layer_logged(struct look *look, const struct look_run *run, const st
 static void draw(struct cells *cells, struct area area, const struct state *s, struct look *look) {
   const struct look_run *run = look_run(look, s->run);
   if (!run || run->n_head <= 0 || run->n_layer <= 0) return;
+  if (!reached(s, KVS_SOFTMAX)) {
+    draw_absent(cells, area, "the weights are not there yet", "softmax is the sixth of the ten moments: Space goes on");
+    return;
+  }
   int width = (area.columns - LEFT) / run->n_head - 2;
   if (width > 40) width = 40;
   if (width < 1) width = 1;
@@ -74,6 +81,7 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   int lines = (area.rows - 2) / run->n_layer >= 2 ? 2 : 1, first, last;
   if (lines == 2 && (area.rows - 2) / run->n_layer >= 3) lines = 3;
   window_of(run->n_layer, (area.rows - 2) / lines, s->layer, &first, &last);
+  int fetched = 0;
   static const char words[] = "weights over the rows, old to new";
   int used = cells_put(cells, area, 0, 0, -1, ROLE_DIM, words);
   if (lines > 1)
@@ -87,12 +95,13 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   for (int layer = first; layer <= last; layer++) {
     int line = 2 + (layer - first) * lines;
     cells_putf(cells, area, line, 0, LEFT, layer == s->layer ? ROLE_HERE : ROLE_DIM, "L%d", layer);
-    if (!layer_logged(look, run, s, layer)) {
+    if (!layer_logged(cells, look, run, s, layer, &fetched)) {
       cells_put(cells, area, line, LEFT + 1, -1, ROLE_DIM, "the weights of this layer were not logged");
       continue;
     }
     for (int head = first_head; head <= last_head; head++)
-      draw_head(cells, area, line, LEFT + 1 + (head - first_head) * (width + 2), width, lines, layer, head, s, look);
+      draw_head(cells, area, line, LEFT + 1 + (head - first_head) * (width + 2), width, lines, layer, head, s, look,
+                &fetched);
   }
 }
 

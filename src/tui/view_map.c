@@ -6,41 +6,77 @@
 
 #define LEFT 18 /* columns for the step and its token */
 
+/* What stands in the place of weights that are not there; NULL if they are. */
+static const char *missing(const struct cells *cells, const struct state *s, int step, const struct look_head *head) {
+  if (step == s->step && !reached(s, KVS_SOFTMAX)) return "not there yet: softmax makes the weights";
+  if (head && head->weights) return NULL;
+  return !head && cells->unfinished ? "reading…" : "not logged";
+}
+
 static void draw_line(struct cells *cells, struct area area, int line, int step, int first, int last,
-                      const struct state *s, struct look *look) {
+                      const struct state *s, struct look *look, int *fetched) {
   const struct look_step *t = look_step(look, s->run, step);
   if (!t) return;
   bool here = step == s->step;
   int masked = t->mode == KVS_PREFILL ? t->prompt_steps : 0;
   cells_putf(cells, area, line, 0, 6, here ? ROLE_HERE : ROLE_DIM, "%s%4d", here ? "▸" : " ", step);
   cells_put(cells, area, line, 7, LEFT - 8, here ? ROLE_HERE : ROLE_TOKEN, t->text);
-  const struct look_head *head = look_head(look, s->run, step, s->layer, s->head);
-  if (!head || !head->weights) {
-    cells_put(cells, area, line, LEFT, -1, ROLE_DIM, "not logged");
+  const struct look_head *head = head_in_time(cells, look, s->run, step, s->layer, s->head, fetched);
+  const char *words = missing(cells, s, step, head);
+  if (words) {
+    cells_put(cells, area, line, LEFT, -1, ROLE_DIM, words);
     return;
   }
   for (int row = first; row <= last; row++) {
     int at = LEFT + row - first;
     if (row < head->rows)
-      draw_weight(cells, area, line, at, (double)head->weights[row]);
+      draw_weight(cells, area, line, at, (double)head->weights[row], head->rows);
     else if (row < masked)
       cells_put(cells, area, line, at, 1, ROLE_DIM, "-");
   }
 }
 
+/* From the current step outwards, so that it and its neighbours are read first. */
+static void draw_lines(struct cells *cells, struct area area, int first, int last, int first_row, int last_row,
+                       const struct state *s, struct look *look) {
+  int fetched = 0;
+  for (int away = 0; s->step - away >= first || s->step + away <= last; away++) {
+    int before = s->step - away, after = s->step + away;
+    if (before >= first && before <= last)
+      draw_line(cells, area, before - first, before, first_row, last_row, s, look, &fetched);
+    if (away > 0 && after >= first && after <= last)
+      draw_line(cells, area, after - first, after, first_row, last_row, s, look, &fetched);
+  }
+}
+
+/* What the shades mean, as long as there is room for it. */
+static const char *legend(const struct cells *cells, int room) {
+  static const char *const words[] = {"· < ¼ of an even 1/rows  - masked", "· < ¼ of 1/rows  - masked",
+                                      "· < ¼ of 1/rows"};
+  static const char *const ascii[] = {", < 1/5 of an even 1/rows  - masked", ", < 1/5 of 1/rows  - masked",
+                                      ", < 1/5 of 1/rows"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    const char *text = cells->ascii ? ascii[i] : words[i];
+    if (text_columns(text) <= room) return text;
+  }
+  return "";
+}
+
 /* The number under the row cursor, so that no cell is only a colour. */
-static void draw_reading(struct cells *cells, struct area area, const struct state *s, struct look *look) {
+static void draw_reading(struct cells *cells, struct area area, const struct state *s, struct look *look, int row) {
   const struct look_head *head = look_head(look, s->run, s->step, s->layer, s->head);
   if (!head || !head->weights) return;
-  int row = s->row < 0 ? head->rows - 1 : s->row;
-  if (row >= head->rows) return;
-  char score[24] = "not logged";
-  if (head->scores) snprintf(score, sizeof score, "%.3f", (double)head->scores[row]);
-  int used = cells_putf(cells, area, 0, 0, -1, ROLE_TEXT, "step %d, row %d %s: weight %.4f, score %s", s->step, row,
-                        look_row_text(look, s->run, s->step, s->layer, row), (double)head->weights[row], score);
-  const char *legend = cells->ascii ? ", < 0.1  - masked" : "· < 0.125  - masked";
-  if (used + 2 + text_columns(legend) <= area.columns)
-    cells_put_right(cells, area, 0, area.columns, -1, ROLE_DIM, legend);
+  char score[24] = "not logged", weight[24] = "not there yet";
+  if (head->scores && row < head->rows) snprintf(score, sizeof score, "%.3f", (double)head->scores[row]);
+  if (!reached(s, KVS_SCORE)) snprintf(score, sizeof score, "not there yet");
+  if (reached(s, KVS_SOFTMAX) && row < head->rows) snprintf(weight, sizeof weight, "%.4f", (double)head->weights[row]);
+  int used = cells_putf(cells, area, 0, 0, -1, ROLE_TEXT, "step %d, row %d %s: ", s->step, row,
+                        look_row_text(look, s->run, s->step, s->layer, row));
+  if (row >= head->rows)
+    used += cells_put(cells, area, 0, used, -1, ROLE_TEXT, "not attended to");
+  else
+    used += cells_putf(cells, area, 0, used, -1, ROLE_TEXT, "weight %s, score %s", weight, score);
+  cells_put_right(cells, area, 0, area.columns, -1, ROLE_DIM, legend(cells, area.columns - used - 2));
 }
 
 /* Every tenth row's number over its column, and the row cursor's; one that would run into the cursor's gives way. */
@@ -68,16 +104,18 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   const struct look_run *run = look_run(look, s->run);
   const struct look_step *step = look_step(look, s->run, s->step);
   if (!run || !step) return;
-  int first_step, last_step, first_row, last_row, here = s->row < 0 ? step->length_before : s->row;
+  struct place place;
+  place_of(s, look, &place);
+  int first_step, last_step, first_row, last_row;
   window_of(run->steps, area.rows - 2, s->step, &first_step, &last_step);
   const struct look_step *newest = look_step(look, s->run, last_step);
   int rows = newest && newest->length_after > 0 ? newest->length_after : run->steps;
   if (newest && newest->mode == KVS_PREFILL && newest->prompt_steps > rows) rows = newest->prompt_steps;
-  window_of(rows, area.columns - LEFT, here, &first_row, &last_row);
-  draw_reading(cells, area, s, look);
-  draw_columns(cells, area, first_row, last_row, here);
-  for (int i = first_step; i <= last_step; i++)
-    draw_line(cells, area, 2 + i - first_step, i, first_row, last_row, s, look);
+  if (place.rows > rows) rows = place.rows;
+  window_of(rows, area.columns - LEFT, place.here, &first_row, &last_row);
+  draw_reading(cells, area, s, look, place.here);
+  draw_columns(cells, area, first_row, last_row, place.here);
+  draw_lines(cells, area_rows(area, 2, area.rows - 2), first_step, last_step, first_row, last_row, s, look);
 }
 
-const struct view view_map = {"map", "all steps × rows of this head", draw};
+const struct view view_map = {"map", "this head, all steps × rows; the brighter, the more of 1/rows", draw};

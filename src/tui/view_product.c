@@ -56,17 +56,20 @@ static void draw_products(struct cells *cells, struct area area, struct product 
 }
 
 /* From the sum to the logged score. A model may scale in another way (config.json says so), then only the score is told. */
-static void draw_score(struct cells *cells, struct area area, const struct look_head *head, int row, double sum,
-                       int d) {
+static void draw_score(struct cells *cells, struct area area, const struct state *s, const struct look_head *head,
+                       int row, double sum, int d) {
   int at = 0;
-  if (head->scores) {
+  if (row >= head->rows) {
+    at = cells_put(cells, area, 1, 0, -1, ROLE_WRONG, "this row was not attended to: it has no score") + 3;
+  } else if (head->scores) {
     double score = (double)head->scores[row], scaled = sum / sqrt(d);
     at = cells_putf(cells, area, 1, 0, -1, ROLE_NEW, "score = ");
     if (fabs(scaled - score) <= 1e-4 * (1 + fabs(score)))
       at += cells_putf(cells, area, 1, at, -1, ROLE_NEW, "%.4f / %s%d = ", sum, root_sign(cells), d);
     at += cells_putf(cells, area, 1, at, -1, ROLE_NEW, "%.4f", score) + 3;
   }
-  if (head->weights) at += cells_putf(cells, area, 1, at, -1, ROLE_NEW, "weight %.4f", (double)head->weights[row]) + 3;
+  if (head->weights && row < head->rows && reached(s, KVS_SOFTMAX))
+    at += cells_putf(cells, area, 1, at, -1, ROLE_NEW, "weight %.4f", (double)head->weights[row]) + 3;
   if (at + 17 <= area.columns) cells_put(cells, area, 1, at, -1, ROLE_DIM, "↑↓: another row");
 }
 
@@ -75,8 +78,21 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   const struct look_step *step = look_step(look, s->run, s->step);
   const struct look_head *head = look_head(look, s->run, s->step, s->layer, s->head);
   if (!run || !step) return;
-  int row = s->row < 0 ? step->length_before : s->row, d = run->head_dim;
+  if (!reached(s, KVS_SCORE)) {
+    draw_absent(cells, area, "the scores are not there yet", "they are the fifth of the ten moments: Space goes on");
+    return;
+  }
+  struct place place;
+  place_of(s, look, &place);
+  int row = place.here, d = run->head_dim;
   const struct look_row *kv = look_row(look, s->run, s->step, s->layer, row);
+  enum look_origin origin = look_row_origin(look, s->run, s->step, s->layer, row);
+  if (!kv && origin != LOOK_NOT_LOGGED) {
+    char words[64];
+    snprintf(words, sizeof words, "K[%d]: %s", row, origin_words(origin));
+    draw_absent(cells, area, words, "so there are no numbers to show; ↑↓ choose another row");
+    return;
+  }
   struct product *products = calloc((size_t)(d > 0 ? d : 1), sizeof *products);
   if (!head || !head->q || !kv || !head_part(run, kv->k, s->head) || !products) {
     draw_absent(cells, area, "q or K[row] was not logged for this step, layer and head",
@@ -92,7 +108,7 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   }
   cells_putf(cells, area, 0, 0, -1, ROLE_TEXT, "q of step %d · K[%d] %s = the sum of the products = %.4f", s->step, row,
              look_row_text(look, s->run, s->step, s->layer, row), sum);
-  if (row < head->rows) draw_score(cells, area, head, row, sum, d);
+  draw_score(cells, area, s, head, row, sum, d);
   draw_products(cells, area_rows(area, 3, area.rows - 3), products, d, head->q, k);
   free(products);
 }

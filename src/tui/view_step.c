@@ -26,9 +26,9 @@ static struct table table_of(int columns, const struct look_run *run) {
 
 /* What a moment says, once it has come. */
 static void moment_words(char *text, size_t size, kvs_phase phase, const struct look_step *t,
-                         const struct look_run *run, const struct look_head *head, struct look *look,
-                         const struct state *s, const char *root) {
-  int P = t->length_before, rows = head ? head->rows : P + 1;
+                         const struct look_run *run, const struct look_head *head, const struct place *place,
+                         struct look *look, const struct state *s, const char *root) {
+  int P = t->length_before, rows = head ? head->rows : place->P + 1;
   char number[16];
   struct prediction asked;
   prediction_open(s, look, &asked);
@@ -49,7 +49,11 @@ static void moment_words(char *text, size_t size, kvs_phase phase, const struct 
     snprintf(text, size, "q, k, v of this token only");
     break;
   case KVS_APPEND:
-    snprintf(text, size, "row %d ← k, v; now %s rows", P, prediction_number(&asked, t->length_after, number));
+    prediction_number(&asked, place->after, number);
+    if (place->written)
+      snprintf(text, size, "row %d ← k, v; now %s rows", place->own, number);
+    else
+      snprintf(text, size, "k, v stored nowhere; %s rows", number);
     break;
   case KVS_SCORE:
     snprintf(text, size, "q·K[i]/%s%d, i = 0..%d", root, run->head_dim, rows - 1);
@@ -83,8 +87,27 @@ static void moment_words(char *text, size_t size, kvs_phase phase, const struct 
 static const char *const labels[KVS_PHASE_COUNT] = {"read",    "embed", "project", "append", "score",
                                                     "softmax", "mix",   "output",  "mlp",    "logits"};
 
+/* Whether what the run did at this moment is not what the rule says. */
+static bool breaks_rule(kvs_phase phase, const struct look_step *t, const struct look_head *head,
+                        const struct place *place) {
+  if (t->length_before == LOOK_NONE || !place->known) return false;
+  switch (phase) {
+  case KVS_READ_LENGTH:
+  case KVS_EMBED:
+    return t->position != t->length_before;
+  case KVS_APPEND:
+    return !place->written || place->own != place->P || place->after != place->P + 1;
+  case KVS_SCORE:
+  case KVS_SOFTMAX:
+    return head && head->rows > 0 && head->rows != place->P + 1;
+  default:
+    return false;
+  }
+}
+
 static void draw_moments(struct cells *cells, struct area area, const struct state *s, struct look *look,
-                         const struct look_run *run, const struct look_step *step, const struct look_head *head) {
+                         const struct look_run *run, const struct look_step *step, const struct look_head *head,
+                         const struct place *place) {
   int first, last;
   window_of(KVS_PHASE_COUNT, area.rows, (int)s->moment, &first, &last);
   for (int phase = first; phase <= last; phase++) {
@@ -94,8 +117,8 @@ static void draw_moments(struct cells *cells, struct area area, const struct sta
     cells_putf(cells, area, line, 0, -1, role, "%s%2d %s", now ? "▸" : " ", phase + 1, labels[phase]);
     if (!come) continue;
     char text[96];
-    moment_words(text, sizeof text, (kvs_phase)phase, step, run, head, look, s, root_sign(cells));
-    bool wrong = phase <= KVS_EMBED && step->position != step->length_before && step->length_before != LOOK_NONE;
+    moment_words(text, sizeof text, (kvs_phase)phase, step, run, head, place, look, s, root_sign(cells));
+    bool wrong = breaks_rule((kvs_phase)phase, step, head, place);
     cells_put_field(cells, area, line, 12, area.columns - 12, wrong ? ROLE_WRONG : role, text);
   }
 }
@@ -117,7 +140,7 @@ static void draw_vector(struct cells *cells, struct area area, int row, const ch
 
 /* The vectors that the current moment is about, as small graphs. */
 static void draw_vectors(struct cells *cells, struct area area, const struct state *s, struct look *look,
-                         const struct look_run *run, const struct look_step *step, const struct look_head *head) {
+                         const struct look_run *run, const struct look_head *head, const struct place *place) {
   int d = run->head_dim, n = run->n_embd;
   if (s->moment == KVS_EMBED) {
     const struct look_vectors *v = look_vectors(look, s->run, s->step);
@@ -130,7 +153,7 @@ static void draw_vectors(struct cells *cells, struct area area, const struct sta
                 l ? s->moment == KVS_OUTPUT ? l->attn_out : l->mlp_out : NULL, n);
     draw_vector(cells, area, 1, "x", l ? s->moment == KVS_OUTPUT ? l->x_mid : l->x_out : NULL, n);
   } else if (reached(s, KVS_PROJECT)) {
-    const struct look_row *own = look_row(look, s->run, s->step, s->layer, step->length_before);
+    const struct look_row *own = look_row(look, s->run, s->step, s->layer, place->own);
     draw_vector(cells, area, 0, "q", head ? head->q : NULL, d);
     draw_vector(cells, area, 1, "k", own ? head_part(run, own->k, s->head) : NULL, d);
     draw_vector(cells, area, 2, "v", own ? head_part(run, own->v, s->head) : NULL, d);
@@ -140,50 +163,77 @@ static void draw_vectors(struct cells *cells, struct area area, const struct sta
 
 /* K and V of this head in a row, side by side. */
 static void draw_row_graphs(struct cells *cells, struct area area, int line, int row, int width, enum role role,
-                            const struct state *s, struct look *look, const struct look_run *run) {
-  const struct look_row *kv = look_row(look, s->run, s->step, s->layer, row);
+                            const struct state *s, struct look *look, const struct look_run *run, int as_of) {
+  const struct look_row *kv = look_row(look, s->run, as_of, s->layer, row);
   const float *k = kv ? head_part(run, kv->k, s->head) : NULL, *v = kv ? head_part(run, kv->v, s->head) : NULL;
   int d = run->head_dim;
   if (k) cells_graph(cells, area, line, 16, width, role, k, d, vector_largest(k, d));
   if (v) cells_graph(cells, area, line, 18 + width, width, role, v, d, vector_largest(v, d));
 }
 
-/* One line of the rows' table; what the moment has not reached stays empty. */
-static void draw_row(struct cells *cells, struct area area, int line, int row, const struct state *s, struct look *look,
-                     const struct look_run *run, const struct look_step *step, const struct look_head *head) {
-  int P = step->length_before;
-  bool own = row == P, here = row == s->row || (s->row < 0 && own);
-  enum role role = own ? reached(s, KVS_APPEND) ? ROLE_NEW : ROLE_FREE : ROLE_TEXT;
-  cells_putf(cells, area, line, 0, 5, here ? ROLE_HERE : ROLE_DIM, "%s%4d", own ? "▸" : " ", row);
-  if (own && !reached(s, KVS_APPEND)) {
-    cells_put_field(cells, area, line, 6, area.columns - 6, ROLE_FREE, "free: k, v will go here");
-    return;
-  }
-  struct table table = table_of(area.columns, run);
-  cells_put(cells, area, line, 6, table.token, own ? ROLE_NEW : ROLE_TOKEN,
-            look_row_text(look, s->run, s->step, s->layer, row));
-  if (table.graphs > 0) draw_row_graphs(cells, area, line, row, table.graphs, role, s, look, run);
-  int at = table.numbers;
+/* A row that holds nothing: row P until the append, and after it too if k and v went elsewhere. */
+static bool draw_free(struct cells *cells, struct area area, int line, int row, const struct state *s,
+                      const struct place *place) {
+  bool appended = reached(s, KVS_APPEND), missed = !place->written || place->own != place->P;
+  if (row != place->P || (appended && !missed)) return false;
+  char words[64];
+  snprintf(words, sizeof words, "still free: k, v went to row %d", place->own);
+  cells_put_field(cells, area, line, 6, area.columns - 6, appended ? ROLE_WRONG : ROLE_FREE,
+                  !appended         ? "free: k, v will go here"
+                  : !place->written ? "never written: k, v were not stored"
+                                    : words);
+  return true;
+}
+
+/* The score and the weight of a row, as far as the moments have come. Returns whether there is a score or weight at all. */
+static bool draw_numbers(struct cells *cells, struct area area, int line, int row, int at, int room,
+                         const struct state *s, struct look *look, const struct look_head *head) {
   char number[24];
   struct prediction asked;
+  if (!head || row >= head->rows) return false;
   prediction_open(s, look, &asked);
   if (prediction_hides_scores(&asked)) {
     cells_put(cells, area, line, at + 6, 1, ROLE_INPUT, "?");
-  } else if (head && head->scores && row < head->rows && reached(s, KVS_SCORE)) {
+  } else if (head->scores && reached(s, KVS_SCORE)) {
     number_text((double)head->scores[row], 7, number);
     cells_put(cells, area, line, at, 7, s->moment == KVS_SCORE ? ROLE_NEW : ROLE_TEXT, number);
   }
-  if (head && head->weights && row < head->rows && reached(s, KVS_SOFTMAX)) {
+  if (head->weights && reached(s, KVS_SOFTMAX)) {
     enum role shown = s->moment == KVS_SOFTMAX ? ROLE_NEW : ROLE_TEXT;
     cells_putf(cells, area, line, at + 7, 7, shown, "%7.3f", (double)head->weights[row]);
-    cells_bar(cells, area, line, at + 15, area.columns - at - 15 - (own ? 7 : 0), ROLE_BAR, (double)head->weights[row]);
+    cells_bar(cells, area, line, at + 15, room, ROLE_BAR, (double)head->weights[row]);
   }
-  if (own && area.columns - at > 24) cells_put_right(cells, area, line, area.columns, 6, ROLE_DIM, "itself");
+  return true;
+}
+
+/* One line of the rows' table; what the moment has not reached stays empty. */
+static void draw_row(struct cells *cells, struct area area, int line, int row, const struct state *s, struct look *look,
+                     const struct look_run *run, const struct look_head *head, const struct place *place) {
+  bool own = row == place->own, new = own && place->written &&reached(s, KVS_APPEND);
+  struct table table = table_of(area.columns, run);
+  int at = table.numbers, room = area.columns - at - 15 - (own ? 7 : 0);
+  cells_putf(cells, area, line, 0, 5, row == place->here ? ROLE_HERE : ROLE_DIM, "%s%4d", own ? "▸" : " ", row);
+  bool empty = draw_free(cells, area, line, row, s, place);
+  if (empty && (!head || row >= head->rows || !reached(s, KVS_SCORE))) return;
+  if (empty) cells_put_field(cells, area, line, 6, area.columns - 6, ROLE_TEXT, ""); /* its numbers are needed more */
+  enum look_origin origin = look_row_origin(look, s->run, place->as_of, s->layer, row);
+  if (origin == LOOK_NEVER || origin == LOOK_EARLIER)
+    cells_put(cells, area, line, 6, 9, ROLE_WRONG, origin == LOOK_NEVER ? "unwritten" : "earlier");
+  else
+    cells_put(cells, area, line, 6, table.token, new ? ROLE_NEW : ROLE_TOKEN,
+              look_row_text(look, s->run, place->as_of, s->layer, row));
+  if (table.graphs > 0)
+    draw_row_graphs(cells, area, line, row, table.graphs, new ? ROLE_NEW : ROLE_TEXT, s, look, run, place->as_of);
+  bool attended = draw_numbers(cells, area, line, row, at, room, s, look, head);
+  if (!attended && head && head->rows > 0 && reached(s, KVS_SCORE))
+    cells_put(cells, area, line, at + 1, -1, own ? ROLE_WRONG : ROLE_DIM, "not attended");
+  else if (own && area.columns - at > 24)
+    cells_put_right(cells, area, line, area.columns, 6, ROLE_DIM, "itself");
 }
 
 static void draw_rows(struct cells *cells, struct area area, const struct state *s, struct look *look,
-                      const struct look_run *run, const struct look_step *step, const struct look_head *head) {
-  int count = step->length_before + 1, first, last;
+                      const struct look_run *run, const struct look_head *head, const struct place *place) {
+  int first, last;
   struct table table = table_of(area.columns, run);
   cells_put(cells, area, 0, 1, -1, ROLE_DIM, " row token");
   if (table.graphs > 0) {
@@ -191,26 +241,28 @@ static void draw_rows(struct cells *cells, struct area area, const struct state 
     cells_put(cells, area, 0, 18 + table.graphs, table.graphs, ROLE_DIM, "V");
   }
   cells_put(cells, area, 0, table.numbers + 2, -1, ROLE_DIM, "score weight");
-  window_of(count, area.rows - 1, s->row < 0 ? count - 1 : s->row, &first, &last);
-  for (int row = first; row <= last; row++) draw_row(cells, area, 1 + row - first, row, s, look, run, step, head);
+  window_of(place->rows, area.rows - 1, place->here, &first, &last);
+  for (int row = first; row <= last; row++) draw_row(cells, area, 1 + row - first, row, s, look, run, head, place);
   if (first > 0) cells_putf(cells, area, 0, 0, 1, ROLE_DIM, "↑");
-  if (last < count - 1) cells_put_right(cells, area, area.rows - 1, area.columns, 1, ROLE_DIM, "↓");
+  if (last < place->rows - 1) cells_put_right(cells, area, area.rows - 1, area.columns, 1, ROLE_DIM, "↓");
 }
 
 static void draw(struct cells *cells, struct area area, const struct state *s, struct look *look) {
   const struct look_run *run = look_run(look, s->run);
   const struct look_step *step = look_step(look, s->run, s->step);
   const struct look_head *head = look_head(look, s->run, s->step, s->layer, s->head);
+  struct place place;
   if (!run || !step) return;
+  place_of(s, look, &place);
   int width = left_columns(area.columns);
   struct area left = area_columns(area, 0, width);
   struct area right = area_columns(area, width + 2, area.columns - width - 2);
   cells_divider(cells, area, width);
-  draw_moments(cells, left, s, look, run, step, head);
+  draw_moments(cells, left, s, look, run, step, head, &place);
   if (left.rows > KVS_PHASE_COUNT + 1)
-    draw_vectors(cells, area_rows(left, KVS_PHASE_COUNT + 1, left.rows - KVS_PHASE_COUNT - 1), s, look, run, step,
-                 head);
-  draw_rows(cells, right, s, look, run, step, head);
+    draw_vectors(cells, area_rows(left, KVS_PHASE_COUNT + 1, left.rows - KVS_PHASE_COUNT - 1), s, look, run, head,
+                 &place);
+  draw_rows(cells, right, s, look, run, head, &place);
 }
 
 const struct view view_step = {"step", "this token's moments and the rows it attends to", draw};

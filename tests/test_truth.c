@@ -1,0 +1,180 @@
+/* test_truth.c: runs that do not do what the rule says: lengths, rows and layers of the screen are the run's own. Each trace is a
+ * correct one, changed by SQL as a fault would have left it. */
+#include "drawn.h"
+
+enum { STEPS = 8 };
+
+/* Eight steps of two layers; then `changes`. Opened at step 5, layer 1, head 0. */
+static void bend(const char *changes) {
+  sqlite3 *db;
+  char *message = NULL;
+  unlink(in_folder("t.kvt"));
+  make_trace(in_folder("t.kvt"), STEPS, &(kvs_log){.level = KVS_LOG_FULL, .last_step = -1});
+  assert_int_equal(sqlite3_open(in_folder("t.kvt"), &db), SQLITE_OK);
+  if (sqlite3_exec(db, changes, NULL, NULL, &message) != SQLITE_OK) fail_msg("%s", message);
+  sqlite3_close(db);
+  open_at(in_folder("t.kvt"), 1, 5, 1, 0);
+}
+
+static void back_to(kvs_phase moment) {
+  while (drive.state.moment > moment) drive_action(&drive, ACTION_PREVIOUS_MOMENT);
+  draw(80, 24);
+}
+
+/* The cache was not cleared: five rows of another prompt lie before this run's first. */
+static void rows_from_before_the_run(void **state) {
+  (void)state;
+  bend("UPDATE step SET cache_length_before = cache_length_before + 5, position = position + 5,"
+       " cache_length_after = cache_length_after + 5; UPDATE kv_row SET row = row + 5;"
+       "UPDATE event SET cache_length = cache_length + 5;"
+       "UPDATE head_step SET scores = zeroblob(44), weights = zeroblob(44)");
+  draw(80, 24);
+  sees("t = cache length read before the append = 10");
+  sees("cache ?????■■■■■■· row 10 new; 0..4 from before this run");
+  sees("11 weights");
+  sees("   4 earlier");
+  sees("   5 a ");
+  sees("▸  10 f ");
+  drive_action(&drive, ACTION_VIEW_2);
+  draw(80, 24);
+  sees("    4            from before this run");
+  sees("▸  10  f            5");
+  drive_action(&drive, ACTION_VIEW_5);
+  drive_command(&drive, "row 2");
+  draw(80, 24);
+  sees("K[2]: from before this run");
+}
+
+/* Row 4 is written a second time, row 5 never. */
+static void a_row_written_again(void **state) {
+  (void)state;
+  bend("UPDATE kv_row SET row = 4 WHERE step = 5; UPDATE step SET cache_length_after = 5 WHERE step = 5;"
+       "UPDATE event SET cache_length = 5 WHERE step = 5;"
+       "UPDATE head_step SET scores = zeroblob(20), weights = zeroblob(20) WHERE step = 5");
+  draw(80, 24);
+  sees("WRONG: row 4, not row 5");
+  sees("cache ■■■■■□· row 4 again, 5 free");
+  sees("row 4 ← k, v; now 5 rows");
+  sees("▸   4 f ");
+  sees("still free: k, v went to row 4");
+  assert_int_equal(drive.limits.own, 4);
+  drive_action(&drive, ACTION_VIEW_2);
+  draw(80, 24);
+  sees("▸   4  f            5");
+  sees("still free: this step wrote its k and v to another row");
+  back_to(KVS_PROJECT); /* until the append row 4 is that of step 4 */
+  sees("▸   4  e            4");
+  sees("cache ■■■■■□· row 5 free");
+}
+
+static void nothing_written(void **state) {
+  (void)state;
+  bend("DELETE FROM kv_row WHERE step = 3 OR (step = 5 AND layer = 1)");
+  draw(80, 24);
+  sees("WRONG: no row was written");
+  sees("cache ■■■×■×· row 5 not written");
+  sees("k, v stored nowhere; 6 rows");
+  sees("   3 unwritten");
+  drive_action(&drive, ACTION_VIEW_2);
+  draw(80, 24);
+  sees("    3            never written");
+  sees("▸   5  never written: this step stored its k and v nowhere");
+  drive_command(&drive, "layer 0");
+  draw(80, 24);
+  sees("append: length 5 → 6");
+  sees("▸   5  f            5");
+}
+
+/* Not logged is not the same as not written. */
+static void not_logged_is_not_unwritten(void **state) {
+  (void)state;
+  bend("DELETE FROM kv_row WHERE step = 3; DELETE FROM head_step WHERE step = 3");
+  draw(80, 24);
+  sees("cache ■■■■■■· row 5 new");
+  misses("unwritten");
+  drive_action(&drive, ACTION_VIEW_2);
+  draw(80, 24);
+  sees("    3  d         not logged");
+}
+
+/* Layer 0's append has moved the length that layer 1 reads. */
+static void layers_of_different_lengths(void **state) {
+  (void)state;
+  bend("UPDATE event SET cache_length = cache_length + 2 WHERE layer = 1 AND step = 5;"
+       "UPDATE kv_row SET row = 7 WHERE layer = 1 AND step = 5;"
+       "UPDATE head_step SET scores = zeroblob(32), weights = zeroblob(32) WHERE layer = 1 AND step = 5");
+  draw(80, 24);
+  sees("WRONG: layer 1 holds 7 rows");
+  sees("cache ■■■■■××■· row 7 new");
+  sees("row 7 ← k, v; now 8 rows");
+  sees("   6 unwritten");
+  drive_command(&drive, "layer 0");
+  draw(80, 24);
+  sees("append: length 5 → 6");
+  sees("cache ■■■■■■· row 5 new");
+}
+
+/* Softmax over the whole capacity: 64 scores, 58 of them of rows that nobody wrote; all can be scrolled to. */
+static void scores_of_rows_beyond_the_cache(void **state) {
+  (void)state;
+  bend("UPDATE head_step SET scores = zeroblob(256), weights = zeroblob(256) WHERE step = 5");
+  draw(80, 24);
+  sees("i = 0..63");
+  sees("64 weights, sum 0.000");
+  assert_int_equal(drive.limits.rows, 64);
+  assert_int_equal(drive.limits.own, 5);
+  drive_command(&drive, "row 63");
+  draw(80, 24);
+  sees("  63 unwritten");
+  drive_action(&drive, ACTION_VIEW_3);
+  draw(80, 24);
+  sees("step 5, row 63 ?: weight 0.0000, score 0.000");
+  drive_command(&drive, "row 5"); /* the step's own */
+  drive_action(&drive, ACTION_ROW_DOWN);
+  assert_int_equal(drive.state.row, 6);
+  drive_action(&drive, ACTION_ROW_UP);
+  assert_int_equal(drive.state.row, -1);
+}
+
+static void itself_not_attended(void **state) {
+  (void)state;
+  bend("UPDATE head_step SET scores = zeroblob(20), weights = zeroblob(20) WHERE step = 5");
+  draw(80, 24);
+  sees("i = 0..4");
+  sees("not attended");
+  drive_action(&drive, ACTION_VIEW_5);
+  draw(80, 24);
+  sees("this row was not attended to: it has no score");
+  drive_action(&drive, ACTION_VIEW_3);
+  draw(80, 24);
+  sees("step 5, row 5 f: not attended to");
+}
+
+/* The prompt a second time on top of its own cache: the tokens say so, and the rows are those of the steps. */
+static void the_prompt_twice(void **state) {
+  (void)state;
+  bend("UPDATE step SET source = 'prompt', mode = 'prefill', token = step % 4");
+  draw(80, 24);
+  sees("2 c         3 d         4 a         5 b");
+  sees("▸   5 b ");
+}
+
+/* A position far beyond the line is pointed to from its end. */
+static void a_position_far_away(void **state) {
+  (void)state;
+  bend("UPDATE step SET position = 500 WHERE step = 5");
+  draw(80, 24);
+  sees("WRONG: t = 500: wpe[500] used, wpe[5] right");
+  sees("t = 500 →");
+}
+
+#define test(f) cmocka_unit_test_teardown(f, shut)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      test(rows_from_before_the_run),    test(a_row_written_again),         test(nothing_written),
+      test(not_logged_is_not_unwritten), test(layers_of_different_lengths), test(scores_of_rows_beyond_the_cache),
+      test(itself_not_attended),         test(the_prompt_twice),            test(a_position_far_away),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
