@@ -172,9 +172,15 @@ static void a_position_far_away(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      test(rows_from_before_the_run),    test(a_row_written_again),         test(nothing_written),
-      test(not_logged_is_not_unwritten), test(layers_of_different_lengths), test(scores_of_rows_beyond_the_cache),
-      test(itself_not_attended),         test(the_prompt_twice),            test(a_position_far_away),
+      test(rows_from_before_the_run),
+      test(a_row_written_again),
+      test(nothing_written),
+      test(not_logged_is_not_unwritten),
+      test(layers_of_different_lengths),
+      test(scores_of_rows_beyond_the_cache),
+      test(itself_not_attended),
+      test(the_prompt_twice),
+      test(a_position_far_away),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

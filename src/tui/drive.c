@@ -324,7 +324,6 @@ void drive_play(struct drive *d) {
 /* ---- drawing -------------------------------------------------------------------------------------------------------- */
 
 static void draw(struct drive *d) {
-  cells_clear(&d->cells);
   d->cells.unfinished = false;
   screen_draw(&d->cells, &d->state, d->look, d->name);
 }
