@@ -186,9 +186,14 @@ static void commands_move_dials_or_say_why_not(void **unused) {
       {"layer two", "layer: \"two\" is no number", 0, 0},
       {"step", "step: \"\" is no number", 0, 0},
       {"run 4", "run 4: there are 1 to 3", 0, 0},
-      {"fly", "no command \"fly\"; there are step, layer, head, row, run, save-screen, help, quit", 0, 0},
+      {"fly", "no command \"fly\"; there are step, layer, head, row, run, sql, save-screen, help, quit", 0, 0},
       {"save-screen", "save-screen needs a file's name: .svg with colours, any other as text", 0, 0},
       {"next-layer", "", 0, 1},
+      {"7.2.1", "", 7, 2},
+      {"7.2.1.5", "", 7, 2},
+      {"7.4", "layer 4: there are 0 to 3", 0, 0},
+      {"7.2.1.5.0", "7.2.1.5.0: at most step.layer.head.row", 0, 0},
+      {"7..1", "layer: \"\" is no number", 0, 0},
       {"", "", 0, 0},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

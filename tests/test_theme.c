@@ -111,7 +111,15 @@ static void test_mono(void **state) {
   }
   assert_int_equal(theme_face(DEPTH_MONO, ROLE_TEXT).attributes, 0);
   assert_int_equal(theme_face(DEPTH_MONO, ROLE_HERE).attributes, ATTR_REVERSE);
-  assert_int_equal(theme_face(DEPTH_MONO, ROLE_NEW).attributes, ATTR_BOLD);
+  /* What may stand side by side differs in more than its place. */
+  static const enum role pairs[][2] = {{ROLE_BAR, ROLE_NEGATIVE}, {ROLE_TITLE, ROLE_NEW},  {ROLE_NEW, ROLE_FREE},
+                                       {ROLE_NEW, ROLE_TEXT},     {ROLE_TEXT, ROLE_DIM},   {ROLE_TITLE, ROLE_TEXT},
+                                       {ROLE_HERE, ROLE_WRONG},   {ROLE_HERE, ROLE_TOKEN}, {ROLE_STATUS, ROLE_KEY},
+                                       {ROLE_RIGHT, ROLE_WRONG},  {ROLE_FREE, ROLE_BAR},   {ROLE_MESSAGE, ROLE_ERROR},
+                                       {ROLE_INPUT, ROLE_TEXT},   {ROLE_FREE, ROLE_WRONG}, {ROLE_NEW, ROLE_WRONG}};
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+    if (theme_face(DEPTH_MONO, pairs[i][0]).attributes == theme_face(DEPTH_MONO, pairs[i][1]).attributes)
+      fail_msg("roles %d and %d look alike without colours", (int)pairs[i][0], (int)pairs[i][1]);
   assert_int_equal(theme_face(DEPTH_MONO, ROLE_WRONG).attributes, ATTR_REVERSE | ATTR_BOLD);
   assert_int_equal(theme_face(DEPTH_MONO, ROLE_FREE).attributes, ATTR_UNDERLINE);
 }

@@ -165,6 +165,21 @@ static void embedding_view(void **state) {
   EACH_SIZE(i) sees("distance from wpe[9] 2.295, cosine -0.367   ← this one was used");
 }
 
+/* A place in one command; its row is one of the step that it goes to, not of the one it comes from. */
+static void a_place_in_one_command(void **state) {
+  (void)state;
+  open_at("traces/sample-reverse.db", 1, 2, 0, 0);
+  for (const char *key = ":10.1.1.5"; *key; key++) drive_key(&drive, *key);
+  drive_key(&drive, KEYS_ENTER);
+  draw(80, 24);
+  sees("layer 1/1  head 1/3");
+  assert_int_equal(drive.state.row, 5);
+  sees("most: row 5 i, 0.994");
+  drive_command(&drive, "3.0.0.9");
+  draw(80, 24);
+  sees("row 9: there are 0 to 3");
+}
+
 static void next_view(void **state) {
   (void)state;
   open_at("traces/sample-austen.db", 1, 10, 3, 1);
@@ -199,8 +214,8 @@ static void help_ends_at_its_end(void **state) {
   for (int i = 0; i < 300; i++) drive_key(&drive, 'j');
   draw(80, 24);
   sees("leave kvstep");
-  sees("head 1, run 2, save-screen"); /* a long line goes on in the next one */
-  sees("                      FILE, quit");
+  sees("a command: step 7, layer 2, head 1, row 5, run 2, sql"); /* a long line goes on in the next one */
+  sees("                      QUERY, save-screen FILE, quit; 7.2.1.5 is step 7,");
   misses("↓ more");
   misses("steps-forward");
   draw(110, 60);
@@ -239,6 +254,7 @@ int main(void) {
       cmocka_unit_test_teardown(product_view, shut),
       cmocka_unit_test_teardown(embedding_view, shut),
       cmocka_unit_test_teardown(next_view, shut),
+      cmocka_unit_test_teardown(a_place_in_one_command, shut),
       cmocka_unit_test_teardown(help_and_quit_are_always_in_sight, shut),
       cmocka_unit_test_teardown(help_ends_at_its_end, shut),
       cmocka_unit_test_teardown(ascii_has_its_own_signs, shut),

@@ -56,8 +56,13 @@ static int run_view(const struct command *command, struct arguments *arguments) 
   if (code >= 0) return code;
   const char *path = arguments->at[0];
   struct app_options app = {.name = path, .start = &v.start, .ascii = v.ascii, .depth = v.depth - 1};
-  struct script_options script = {
-      .name = path, .start = &v.start, .path = v.keys, .rows = 24, .columns = 80, .ascii = v.ascii};
+  struct script_options script = {.name = path,
+                                  .start = &v.start,
+                                  .path = v.keys,
+                                  .rows = 24,
+                                  .columns = 80,
+                                  .ascii = v.ascii,
+                                  .depth = v.depth - 1};
   if (v.size && !v.keys) return usage_error(command, "--size goes with --keys; a terminal has its own");
   code = read_size(command, v.size, &script);
   if (code >= 0) return code;
@@ -261,8 +266,12 @@ const struct command command_view = {
         "`kvstep` without a command opens the screen too, on a small model that is part of the program: a prompt is "
         "decoded three times, right and with two faults, into a temporary trace that is gone afterwards.\n\n"
         "With --keys no terminal is needed. Each line of FILE holds names of keys (Left, Space, C-f, a) or of what "
-        "they do (next-step, view-map), separated by blanks, or a command after a colon; # begins a comment. "
-        "`:save-screen FILE` writes the screen as text, or with colours if the name ends in .svg.",
+        "they do (next-step, view-map), separated by blanks, or a command after a colon, or a question in SQL after a "
+        "semicolon; # begins a comment. "
+        "`:save-screen FILE` writes the screen as text, or with the colours of --depth (256, if it is auto) if the "
+        "name "
+        "ends in .svg. A question that takes SQLite more than a thousand million instructions (some ten seconds) "
+        "ends the script.",
     .examples = "  kvstep view my.db\n"
                 "  kvstep view my.db --step 12 --layer 3 --head 2\n"
                 "  printf 'Right Right view-map\\n:save-screen map.svg\\n' > my.keys\n"

@@ -45,7 +45,9 @@
   X(SQL, "sql", ";", "Find", "ask the trace in SQL; Up and Down bring earlier questions back")                         \
   X(SORT, "sort", "s", "Find", "SQL: sort by this column, again: the other way")                                       \
   X(PREDICT, "predict", "p", "Learn", "hide the next number, ask for it, then show it; Escape skips")                  \
-  X(COMMAND, "command", ":", "Other", "a command: step 7, layer 2, head 1, run 2, save-screen FILE, quit")             \
+  X(COMMAND, "command", ":", "Other",                                                                                  \
+    "a command: step 7, layer 2, head 1, row 5, run 2, sql QUERY, save-screen FILE, quit; 7.2.1.5 is step 7, layer "   \
+    "2, head 1, row 5")                                                                                                \
   X(HELP, "help", "? F1", "Other", "this help")                                                                        \
   X(REDRAW, "redraw", "C-l", "Other", "draw everything anew")                                                          \
   X(SUSPEND, "suspend", "C-z", "Other", "back to the shell; fg returns")                                               \

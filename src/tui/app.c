@@ -68,6 +68,24 @@ static int patience(const struct app *a) {
   return due <= at ? 0 : (int)((due - at) * 1000) + 1;
 }
 
+static void say_busy(struct app *a) {
+  struct cells *cells = &a->drive.cells;
+  cells_put_field(cells, cells_area(cells), cells->rows - 2, 0, cells->columns, ROLE_MESSAGE,
+                  " SQLite is still at it; ^C or Escape stops it");
+  term_put(cells, -1, -1);
+  a->said = true;
+}
+
+/* ^Z while SQLite works: it rests too. Back again, another size leaves nothing on the screen but that line. */
+static void suspend_query(struct app *a) {
+  int rows, columns;
+  term_suspend();
+  term_size(&rows, &columns);
+  struct cells *cells = &a->drive.cells;
+  if (cells->rows != rows || cells->columns != columns) cells_resize(cells, rows, columns);
+  say_busy(a);
+}
+
 /* Asked while SQLite works: whether ^C or Escape has come. Other keys are kept for later. The trace cannot be read now, so
  * the screen stays as it is but for one line. */
 static bool wants_to_stop(void *context) {
@@ -75,16 +93,13 @@ static bool wants_to_stop(void *context) {
   double at = now();
   if (at - a->polled < POLL_EVERY) return false;
   a->polled = at;
-  if (!a->said && at - a->asked > SAY_AFTER) {
-    struct cells *cells = &a->drive.cells;
-    cells_put_field(cells, cells_area(cells), cells->rows - 2, 0, cells->columns, ROLE_MESSAGE,
-                    " SQLite is still at it; ^C or Escape stops it");
-    term_put(cells, -1, -1);
-    a->said = true;
-  }
+  if (!a->said && at - a->asked > SAY_AFTER) say_busy(a);
   for (int key; (key = term_key(0)) != TERM_NOTHING;) {
     if (key == TERM_GONE || action_for_key(key) == ACTION_CANCEL) return true;
-    if (a->keeping < (int)(sizeof a->kept / sizeof *a->kept)) a->kept[a->keeping++] = key;
+    if (key == TERM_SUSPEND || action_for_key(key) == ACTION_SUSPEND)
+      suspend_query(a);
+    else if (a->keeping < (int)(sizeof a->kept / sizeof *a->kept))
+      a->kept[a->keeping++] = key;
   }
   return false;
 }
@@ -157,6 +172,7 @@ kvs_status app_run(struct look *look, const struct app_options *options, kvs_err
     a.drive.sql->context = &a;
   }
   a.drive.cells.hurried = true;
+  if (options->depth >= 0) a.drive.depth = (enum depth)options->depth;
   a.drive.cells.ascii = options->ascii || !term_utf8();
   if (status == KVS_OK) status = term_open(options->depth, err);
   if (status == KVS_OK) status = loop(&a, err);

@@ -13,7 +13,7 @@ struct app_options {
   const char *name; /* of the trace, as shown */
   const struct start *start;
   bool ascii; /* nothing but ASCII, whatever the locale */
-  int depth;  /* an enum depth of theme.h; −1: what the terminal has */
+  int depth;  /* an enum depth; −1: what the terminal has, and 256 colours in pictures */
 };
 
 /* Returns when the user leaves, or the terminal does. The look stays the caller's.

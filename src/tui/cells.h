@@ -30,7 +30,10 @@ enum role {
 #define RAMP_STEPS 12
 #define ROLE_COUNT (ROLE_RAMP + RAMP_STEPS)
 
-enum attribute { ATTR_BOLD = 1, ATTR_REVERSE = 2, ATTR_UNDERLINE = 4 };
+enum attribute { ATTR_BOLD = 1, ATTR_REVERSE = 2, ATTR_UNDERLINE = 4, ATTR_DIM = 8 };
+
+/* How many colours there are to show roles with. */
+enum depth { DEPTH_MONO, DEPTH_16, DEPTH_256 };
 
 /* One cell. A wide character takes two: the second has width 0. A cell never holds a control character. */
 struct cell {
@@ -105,10 +108,10 @@ void cells_divider(struct cells *cells, struct area area, int column);
 struct area area_rows(struct area area, int first, int count);
 struct area area_columns(struct area area, int first, int count);
 
-/* The grid as text, one line per row, trailing blanks cut; or as an SVG picture with the theme's 256 colours.
+/* The grid as text, one line per row, trailing blanks cut; or as an SVG picture in the theme's colours of this depth.
  * Returns false with errno set when the file cannot be written. */
 #include <stdio.h>
 bool cells_write_text(const struct cells *cells, FILE *file);
-bool cells_write_svg(const struct cells *cells, FILE *file);
+bool cells_write_svg(const struct cells *cells, enum depth depth, FILE *file);
 
 #endif

@@ -60,7 +60,7 @@ static void go_to_first_decode(struct drive *d) {
 }
 
 kvs_status drive_init(struct drive *d, struct look *look, const char *name, const struct start *start, kvs_error *err) {
-  *d = (struct drive){.look = look, .name = name};
+  *d = (struct drive){.look = look, .name = name, .depth = DEPTH_256};
   d->sql = sql_panel_create(look_db(look));
   if (!d->sql) return kvs_fail_memory(err, "opening the screen");
   read_limits(d);
@@ -123,6 +123,13 @@ static void first_difference(struct drive *d) {
   state_say(s, false, "step %d is the first that differs from run %d", step, other);
 }
 
+/* After settle: the limits are those of the step that was gone to. */
+static void go_to_row(struct drive *d) {
+  char line[32];
+  snprintf(line, sizeof line, "row %d", d->state.request_number);
+  state_command(&d->state, &d->limits, line);
+}
+
 /* What would be on the screen now, at its present size. */
 static void save_screen(struct drive *d) {
   struct state *s = &d->state;
@@ -137,8 +144,8 @@ static void save_screen(struct drive *d) {
   }
   errno = 0;
   FILE *file = fopen(path, "w");
-  bool written =
-      file && (dot && strcmp(dot, ".svg") == 0 ? cells_write_svg(&d->cells, file) : cells_write_text(&d->cells, file));
+  bool written = file && (dot && strcmp(dot, ".svg") == 0 ? cells_write_svg(&d->cells, d->depth, file)
+                                                          : cells_write_text(&d->cells, file));
   int errnum = errno;
   if (file && fclose(file) != 0 && written) {
     written = false;
@@ -241,6 +248,7 @@ static void serve(struct drive *d) {
   d->state.request = REQUEST_NONE;
   if (request == REQUEST_SEARCH) search(d);
   if (request == REQUEST_DIFFERENCE) first_difference(d);
+  if (request == REQUEST_ROW) go_to_row(d);
   if (request == REQUEST_SAVE_SCREEN) save_screen(d);
   if (request == REQUEST_ASK || request == REQUEST_JUDGE || request == REQUEST_SKIP)
     predict_serve(&d->state, d->look, request);
@@ -275,9 +283,17 @@ void drive_action(struct drive *d, enum action action) {
 }
 
 void drive_command(struct drive *d, const char *line) {
-  d->state.message[0] = '\0';
-  d->state.message_is_error = false;
-  state_command(&d->state, &d->limits, line);
+  struct state *s = &d->state;
+  char said[sizeof s->message];
+  bool was_error = s->message_is_error;
+  memcpy(said, s->message, sizeof said);
+  s->message[0] = '\0';
+  s->message_is_error = false;
+  state_command(s, &d->limits, line);
+  if (s->request == REQUEST_SAVE_SCREEN) { /* what was said before belongs to the picture */
+    memcpy(s->message, said, sizeof said);
+    s->message_is_error = was_error;
+  }
   serve(d);
 }
 

@@ -20,6 +20,7 @@ struct drive {
   struct sql_panel *sql; /* questions in SQL and the last answer; the state points to it for the views */
   const char *name;      /* of the trace, as shown */
   struct cells cells;
+  enum depth depth; /* of pictures that are saved */
 };
 
 /* Errors: KVS_ERR_INPUT when the trace has no such run, step, layer or head. Free it with drive_free, also after a failure. */

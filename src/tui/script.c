@@ -7,14 +7,38 @@
 #include <string.h>
 
 #include "tui/drive.h"
+#include "tui/sql_panel.h"
 
 /* Where in which file, for messages. */
-struct place {
+struct line {
   const char *path;
-  int line;
+  int number;
+  struct patience *patience;
 };
 
-static kvs_status play_word(struct drive *d, const char *word, const struct place *at, kvs_error *err) {
+/* Nobody sits at the keys to stop a question that has no end. */
+struct patience {
+  long long most, left; /* instructions */
+};
+
+static bool loses_patience(void *context) {
+  struct patience *patience = context;
+  patience->left -= SQL_POLL_EVERY;
+  return patience->left < 0;
+}
+
+/* After every word and command: whether a question took too long; the next one has as long again. */
+static kvs_status check_patience(const struct line *at, kvs_error *err) {
+  bool lost = at->patience->left < 0;
+  at->patience->left = at->patience->most;
+  if (!lost) return KVS_OK;
+  return kvs_fail(
+      err, KVS_ERR_INPUT,
+      "%s:%d: the question was stopped after %lld million instructions of SQLite; `kvstep sql` sets no limit", at->path,
+      at->number, at->patience->most / 1000000);
+}
+
+static kvs_status play_word(struct drive *d, const char *word, const struct line *at, kvs_error *err) {
   enum action action = action_named(word);
   int key = action_key(word);
   if (key) {
@@ -25,21 +49,21 @@ static kvs_status play_word(struct drive *d, const char *word, const struct plac
     return kvs_fail(
         err, KVS_ERR_INPUT,
         "%s:%d: there is no key and no action `%s`; the help (?) lists the keys, and on 110 columns the actions",
-        at->path, at->line, word);
+        at->path, at->number, word);
   }
   d->state.request = REQUEST_NONE; /* there is no terminal to suspend or redraw */
-  return KVS_OK;
+  return check_patience(at, err);
 }
 
-static kvs_status play_command(struct drive *d, const char *line, const struct place *at, kvs_error *err) {
+static kvs_status play_command(struct drive *d, const char *line, const struct line *at, kvs_error *err) {
   drive_command(d, line);
   d->state.request = REQUEST_NONE;
   if (d->state.message_is_error && *d->state.message)
-    return kvs_fail(err, KVS_ERR_INPUT, "%s:%d: %s", at->path, at->line, d->state.message);
-  return KVS_OK;
+    return kvs_fail(err, KVS_ERR_INPUT, "%s:%d: %s", at->path, at->number, d->state.message);
+  return check_patience(at, err);
 }
 
-static kvs_status play_line(struct drive *d, char *line, const struct place *at, kvs_error *err) {
+static kvs_status play_line(struct drive *d, char *line, const struct line *at, kvs_error *err) {
   size_t length = strlen(line);
   while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) line[--length] = '\0';
   bool typing = d->state.mode != INPUT_KEYS && d->state.mode != INPUT_HELP;
@@ -57,14 +81,14 @@ static kvs_status play_line(struct drive *d, char *line, const struct place *at,
   return status;
 }
 
-static kvs_status play_file(struct drive *d, FILE *file, const char *path, kvs_error *err) {
-  struct place at = {path, 0};
+static kvs_status play_file(struct drive *d, FILE *file, const char *path, struct patience *patience, kvs_error *err) {
+  struct line at = {path, 0, patience};
   char *line = NULL;
   size_t room = 0;
   kvs_status status = KVS_OK;
   errno = 0;
   while (status == KVS_OK && !d->state.quit && getline(&line, &room, file) >= 0) {
-    at.line++;
+    at.number++;
     status = play_line(d, line, &at, err);
   }
   if (status == KVS_OK && ferror(file)) status = kvs_fail(err, KVS_ERR_IO, "%s: %s", path, strerror(errno));
@@ -77,10 +101,14 @@ kvs_status script_run(struct look *look, const struct script_options *options, k
   FILE *file = fopen(options->path, "r");
   if (!file) return kvs_fail(err, KVS_ERR_IO, "%s: %s", options->path, strerror(errno));
   kvs_status status = drive_init(&drive, look, options->name, options->start, err);
+  struct patience patience = {.most = options->patience > 0 ? options->patience : SCRIPT_PATIENCE};
+  patience.left = patience.most;
+  if (drive.sql) drive.sql->interrupted = loses_patience, drive.sql->context = &patience;
   drive.cells.ascii = options->ascii;
+  if (options->depth >= 0) drive.depth = (enum depth)options->depth;
   if (status == KVS_OK && !drive_draw(&drive, options->rows, options->columns))
     status = kvs_fail_memory(err, "drawing the screen");
-  if (status == KVS_OK) status = play_file(&drive, file, options->path, err);
+  if (status == KVS_OK) status = play_file(&drive, file, options->path, &patience, err);
   fclose(file);
   drive_free(&drive);
   return status;

@@ -13,9 +13,6 @@
 
 #include "tui/cells.h"
 
-/* Instructions of SQLite's machine between two looks at the callback: microseconds, or with long values milliseconds. */
-#define POLL_EVERY 100
-
 /* A single instruction cannot be interrupted, so no value may be so long that one takes noticeable time. The longest BLOB of a
  * trace, logits over a large vocabulary, has half a mebibyte. */
 #define LONGEST_VALUE (4 << 20)
@@ -272,7 +269,7 @@ void sql_panel_ask(struct sql_panel *p, const char *query) {
   }
   double began = now();
   int longest = sqlite3_limit(p->db, SQLITE_LIMIT_LENGTH, LONGEST_VALUE);
-  sqlite3_progress_handler(p->db, POLL_EVERY, poll_interrupted, p);
+  sqlite3_progress_handler(p->db, SQL_POLL_EVERY, poll_interrupted, p);
   run_query(p);
   sqlite3_progress_handler(p->db, 0, NULL, NULL);
   sqlite3_limit(p->db, SQLITE_LIMIT_LENGTH, longest);

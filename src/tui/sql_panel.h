@@ -12,6 +12,7 @@ struct sqlite3;
 #define SQL_WIDTH_MOST 32 /* of a column on the screen */
 #define SQL_HISTORY 64
 #define SQL_WORD 64
+#define SQL_POLL_EVERY 100 /* microseconds, or with long values milliseconds */
 
 enum sql_type { SQL_NULL, SQL_INTEGER, SQL_REAL, SQL_TEXT, SQL_BLOB };
 
@@ -49,7 +50,7 @@ enum sql_ending {
 struct sql_panel {
   struct sqlite3 *db; /* not owned */
 
-  /* Asked every so often while a query runs; true stops it. May be NULL. */
+  /* Asked after every SQL_POLL_EVERY instructions of SQLite's machine while a query runs; true stops it. May be NULL. */
   bool (*interrupted)(void *context);
   void *context;
 

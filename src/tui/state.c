@@ -345,6 +345,32 @@ static bool read_number(struct state *s, const char *what, const char *text, int
   return true;
 }
 
+/* "7.2.1.5": step, layer, head, row, as many as are given. All or none of them is taken. */
+static bool place_command(struct state *s, const struct limits *limits, const char *word) {
+  static const char *const names[] = {"step", "layer", "head"};
+  const int ends[] = {limits->steps - 1, limits->layers - 1, limits->heads - 1};
+  int numbers[4], count = 0;
+  char copy[LINE_SIZE], *rest = copy;
+  snprintf(copy, sizeof copy, "%s", word);
+  for (char *part; (part = strsep(&rest, "."));) {
+    if (count == 4) {
+      state_say(s, true, "%.60s: at most step.layer.head.row", word);
+      return false;
+    }
+    const char *name = count < 3 ? names[count] : "row";
+    if (!read_number(s, name, part, 0, count < 3 ? ends[count] : LINE_SIZE * LINE_SIZE, &numbers[count])) return false;
+    count++;
+  }
+  go_to_step(s, limits, numbers[0]);
+  if (count > 1) s->layer = numbers[1];
+  if (count > 2) s->head = numbers[2];
+  if (count > 3) { /* how many rows that step has is not known here */
+    s->request = REQUEST_ROW;
+    s->request_number = numbers[3];
+  }
+  return true;
+}
+
 static bool dial_command(struct state *s, const struct limits *limits, const char *word, const char *rest) {
   int number;
   if (strcmp(word, "step") == 0) {
@@ -368,11 +394,9 @@ void state_command(struct state *s, const struct limits *limits, const char *lin
   size_t length = strcspn(line, " ");
   snprintf(word, sizeof word, "%.*s", (int)length, line);
   const char *rest = line + length + strspn(line + length, " ");
-  char *end;
-  long number = strtol(word, &end, 10);
   if (!*word) return;
-  if (!*end && number >= 0) { /* a bare number is a step, as a line number is in an editor */
-    dial_command(s, limits, "step", word);
+  if (*word >= '0' && *word <= '9') { /* a bare number is a step, as a line number is in an editor */
+    place_command(s, limits, word);
   } else if (dial_command(s, limits, word, rest)) {
     return;
   } else if (strcmp(word, "q") == 0 || strcmp(word, "quit") == 0) {
@@ -391,7 +415,8 @@ void state_command(struct state *s, const struct limits *limits, const char *lin
   } else if (action_named(word) != ACTION_NONE) {
     state_update(s, limits, action_named(word));
   } else {
-    state_say(s, true, "no command \"%.60s\"; there are step, layer, head, row, run, save-screen, help, quit", word);
+    state_say(s, true, "no command \"%.60s\"; there are step, layer, head, row, run, sql, save-screen, help, quit",
+              word);
   }
 }
 

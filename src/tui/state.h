@@ -71,6 +71,7 @@ struct state {
     REQUEST_NONE,
     REQUEST_SEARCH,       /* from step, direction in request_direction, for search */
     REQUEST_DIFFERENCE,   /* the first step that differs from run request_number */
+    REQUEST_ROW,          /* the row cursor to row request_number of the step that was gone to */
     REQUEST_SAVE_SCREEN,  /* to the path in request_text */
     REQUEST_SQL,          /* ask request_text */
     REQUEST_SQL_EXAMPLE,  /* ask the example sql_row */
@@ -99,7 +100,7 @@ void state_type(struct state *state, const char *character);
 /* Puts a text in the place of bytes `from` … `to` of the line, the cursor behind it; nothing if it does not fit. */
 void state_replace(struct state *state, int from, int to, const char *text);
 
-/* Runs a command line as typed after ':', such as "step 7", "head 2", "sql SELECT 1", "save-screen out.svg", "quit". */
+/* Runs a command line as typed after ':', such as "step 7", "7.2.1" (step, layer, head), "head 2", "sql SELECT 1", "save-screen out.svg", "quit". */
 void state_command(struct state *state, const struct limits *limits, const char *line);
 
 /* Puts the dials back within the limits (after the trace grew, or another run was chosen). */

@@ -175,6 +175,7 @@ static void set_colors(void) {
     if (bright || (look.attributes & ATTR_BOLD)) attributes |= A_BOLD;
     if (look.attributes & ATTR_REVERSE) attributes |= A_REVERSE;
     if (look.attributes & ATTR_UNDERLINE) attributes |= A_UNDERLINE;
+    if (look.attributes & ATTR_DIM) attributes |= A_DIM;
     term.attributes[role] = attributes;
   }
   if (!color) term.depth = DEPTH_MONO;

@@ -51,13 +51,17 @@ static const struct face looks_16[ROLE_RAMP] = {
     [ROLE_INPUT] = {OWN, OWN, ATTR_UNDERLINE},
 };
 
+/* Roles that may stand side by side look unlike each other. */
 static const unsigned attributes_mono[ROLE_RAMP] = {
+    [ROLE_DIM] = ATTR_DIM,
     [ROLE_TITLE] = ATTR_BOLD,
+    [ROLE_FRAME] = ATTR_DIM,
     [ROLE_HERE] = ATTR_REVERSE,
-    [ROLE_NEW] = ATTR_BOLD,
+    [ROLE_NEW] = ATTR_BOLD | ATTR_UNDERLINE,
     [ROLE_FREE] = ATTR_UNDERLINE,
     [ROLE_WRONG] = ATTR_REVERSE | ATTR_BOLD,
-    [ROLE_KEY] = ATTR_BOLD | ATTR_UNDERLINE,
+    [ROLE_NEGATIVE] = ATTR_UNDERLINE,
+    [ROLE_KEY] = ATTR_BOLD,
     [ROLE_STATUS] = ATTR_REVERSE,
     [ROLE_MESSAGE] = ATTR_BOLD,
     [ROLE_ERROR] = ATTR_REVERSE | ATTR_BOLD,

@@ -6,8 +6,6 @@
 
 #include "tui/cells.h"
 
-enum depth { DEPTH_MONO, DEPTH_16, DEPTH_256 };
-
 /* A colour number of the terminal (0..255), −1 for the terminal's own. */
 struct face {
   short foreground, background;

@@ -206,6 +206,15 @@ static bool draw_numbers(struct cells *cells, struct area area, int line, int ro
   return true;
 }
 
+/* The row with the largest weight, the first of equal ones; −1 while there are none. */
+static int heaviest(const struct state *s, const struct look_head *head) {
+  int best = -1;
+  if (!head || !head->weights || !reached(s, KVS_SOFTMAX)) return -1;
+  for (int row = 0; row < head->rows; row++)
+    if (best < 0 || head->weights[row] > head->weights[best]) best = row;
+  return best;
+}
+
 /* One line of the rows' table; what the moment has not reached stays empty. */
 static void draw_row(struct cells *cells, struct area area, int line, int row, const struct state *s, struct look *look,
                      const struct look_run *run, const struct look_head *head, const struct place *place) {
@@ -241,8 +250,13 @@ static void draw_rows(struct cells *cells, struct area area, const struct state 
     cells_put(cells, area, 0, 18 + table.graphs, table.graphs, ROLE_DIM, "V");
   }
   cells_put(cells, area, 0, table.numbers + 2, -1, ROLE_DIM, "score weight");
+  int most = heaviest(s, head);
   window_of(place->rows, area.rows - 1, place->here, &first, &last);
   for (int row = first; row <= last; row++) draw_row(cells, area, 1 + row - first, row, s, look, run, head, place);
+  if (most >= 0 && (most < first || most > last)) {
+    cells_put_field(cells, area, 0, 1, area.columns - 1, ROLE_TEXT, "");
+    cells_putf(cells, area, 0, 2, -1, ROLE_TITLE, "most: row %d, weight %.3f", most, (double)head->weights[most]);
+  }
   if (first > 0) cells_putf(cells, area, 0, 0, 1, ROLE_DIM, "↑");
   if (last < place->rows - 1) cells_put_right(cells, area, area.rows - 1, area.columns, 1, ROLE_DIM, "↓");
 }
@@ -259,6 +273,10 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   struct area right = area_columns(area, width + 2, area.columns - width - 2);
   cells_divider(cells, area, width);
   draw_moments(cells, left, s, look, run, step, head, &place);
+  int most = heaviest(s, head);
+  if (most >= 0 && left.rows > KVS_PHASE_COUNT)
+    cells_putf(cells, left, KVS_PHASE_COUNT, 12, -1, ROLE_TITLE, "most: row %d %.8s, %.3f", most,
+               look_row_text(look, s->run, s->step, s->layer, most), (double)head->weights[most]);
   if (left.rows > KVS_PHASE_COUNT + 1)
     draw_vectors(cells, area_rows(left, KVS_PHASE_COUNT + 1, left.rows - KVS_PHASE_COUNT - 1), s, look, run, head,
                  &place);
