@@ -104,8 +104,9 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(SUPPORT) $(TUI) $(STATIC)
 	$(CC) $(CFLAGS) $< $(SUPPORT) $(TUI) $(STATIC) $(LDLIBS) $(TEST_LIBS) $(EXTRA_LIBS) -o $@
 
 # What drives the program in a terminal of our own; the bench links the other helpers too, and needs no terminal.
-$(BUILD)/tests/test_screen: EXTRA_LIBS = $(PTY) $(VTERM_LIBS)
-$(BUILD)/tests/test_screen: $(PTY)
+SCREEN_TESTS := $(filter $(BUILD)/tests/test_screen%,$(TESTS))
+$(SCREEN_TESTS): EXTRA_LIBS = $(PTY) $(VTERM_LIBS)
+$(SCREEN_TESTS): $(PTY)
 
 # The example engine in C, against the library as it is here; check-install builds it as somebody else would.
 EXAMPLE := $(BUILD)/examples/recorders/c/engine

@@ -57,7 +57,10 @@ static void a_picture_has_the_depth_that_was_asked_for(void **state) {
   static const struct {
     int depth;
     bool teal, brown, red;
-  } cases[] = {{-1, true, true, false}, {DEPTH_256, true, true, false}, {DEPTH_16, false, false, true}, {DEPTH_MONO, false, false, false}};
+  } cases[] = {{-1, true, true, false},
+               {DEPTH_256, true, true, false},
+               {DEPTH_16, false, false, true},
+               {DEPTH_MONO, false, false, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char lines[512];
     snprintf(lines, sizeof lines, ":run 2\n:step 10\n:save-screen %s\n", in_folder("depth.svg"));

@@ -1,0 +1,109 @@
+/* at_terminal.h: `kvstep view` in a terminal of its own, for the tests of the screen. KVSTEP names the binary. */
+#ifndef KVS_TESTS_AT_TERMINAL_H
+#define KVS_TESTS_AT_TERMINAL_H
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/pty.h"
+
+#define UNUSED __attribute__((unused))
+
+static char folder[] = "/tmp/kvstep-screen-XXXXXX";
+static char program[4096], trace[4200];
+static struct pty *pty;
+
+static UNUSED int shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static UNUSED int shell(const char *format, ...) {
+  char line[8192];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  int status = system(line);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static UNUSED bool sanitized(void) {
+  const char *san = getenv("KVSTEP_SAN");
+  return san && *san;
+}
+
+/* `position>` in the backwards speller: nine letters of prompt, so that the first generated token is step 9. Run 2 has the
+ * off-by-one fault. */
+static UNUSED int setup(void **state) {
+  (void)state;
+  const char *named = getenv("KVSTEP");
+  if (!realpath(named ? named : "./kvstep", program) || !mkdtemp(folder)) return -1;
+  snprintf(trace, sizeof trace, "%s/t.trace", folder);
+  signal(SIGPIPE, SIG_IGN);
+  return shell("'%s' run -m reverse -p 'position>' -n 8 --log full -o '%s' >/dev/null 2>&1 &&"
+               "'%s' run -m reverse -p 'position>' -n 8 -o '%s' --append --fault off-by-one >/dev/null 2>&1",
+               program, trace, program, trace);
+}
+
+static UNUSED int teardown(void **state) {
+  (void)state;
+  return shell("rm -rf '%s'", folder);
+}
+
+static UNUSED int close_pty(void **state) {
+  (void)state;
+  pty_free(pty);
+  pty = NULL;
+  return 0;
+}
+
+static UNUSED void open_with(int rows, int columns, const char *option, const char *const environment[]) {
+  const char *const argv[] = {program, "view", trace, option, NULL};
+  pty = pty_start(argv, rows, columns, environment);
+  assert_non_null(pty);
+}
+
+/* ncurses draws from top to bottom: with the last line, all is there. */
+static UNUSED bool bottom_shows_quit(struct pty *p, const void *nothing) {
+  (void)nothing;
+  return strstr(pty_row(p, p->rows - 1), "? help  q quit") != NULL;
+}
+
+static UNUSED void see_all(const char *text) {
+  assert_true(pty_wait(pty, text));
+  assert_true(pty_wait_for(pty, bottom_shows_quit, NULL));
+}
+
+/* The usual screen, open and drawn. */
+static UNUSED void open_screen(void) {
+  open_with(24, 80, NULL, NULL);
+  see_all("step 9/");
+}
+
+static UNUSED void type(const char *keys) { assert_true(pty_send(pty, keys)); }
+
+static UNUSED void type_and_see(const char *keys, const char *text) {
+  type(keys);
+  assert_true(pty_wait(pty, text));
+}
+
+/* Leaves by `q`: exit 0, the primary screen, a cursor, the modes of before. */
+static UNUSED void quit_whole(void) {
+  type("q");
+  assert_int_equal(pty_wait_exit(pty), 0);
+  assert_false(pty->alternate);
+  assert_true(pty->cursor);
+  assert_true(pty_modes_whole(pty));
+}
+
+#endif
