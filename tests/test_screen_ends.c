@@ -163,16 +163,11 @@ static void test_closed_under_nohup(void **state) {
 int main(void) {
 #define SCREEN_TEST(name) cmocka_unit_test_teardown(name, close_pty)
   const struct CMUnitTest tests[] = {
-      SCREEN_TEST(test_suspend),
-      SCREEN_TEST(test_suspend_in_a_query),
-      SCREEN_TEST(test_continued),
-      SCREEN_TEST(test_dies_of_term),
-      SCREEN_TEST(test_dies_of_hup),
-      SCREEN_TEST(test_dies_of_quit),
-      SCREEN_TEST(test_dies_of_segv),
-      SCREEN_TEST(test_dies_of_others),
-      SCREEN_TEST(test_closed),
-      SCREEN_TEST(test_closed_under_nohup),
+      SCREEN_TEST(test_suspend),      SCREEN_TEST(test_suspend_in_a_query),
+      SCREEN_TEST(test_continued),    SCREEN_TEST(test_dies_of_term),
+      SCREEN_TEST(test_dies_of_hup),  SCREEN_TEST(test_dies_of_quit),
+      SCREEN_TEST(test_dies_of_segv), SCREEN_TEST(test_dies_of_others),
+      SCREEN_TEST(test_closed),       SCREEN_TEST(test_closed_under_nohup),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -156,12 +156,8 @@ static void test_tmux(void **state) {
 int main(void) {
 #define SCREEN_TEST(name) cmocka_unit_test_teardown(name, close_pty)
   const struct CMUnitTest tests[] = {
-      SCREEN_TEST(test_trace_deleted),
-      SCREEN_TEST(test_trace_truncated),
-      SCREEN_TEST(test_follows),
-      SCREEN_TEST(test_kvstep_alone),
-      SCREEN_TEST(test_script),
-      SCREEN_TEST(test_script_errors),
+      SCREEN_TEST(test_trace_deleted), SCREEN_TEST(test_trace_truncated), SCREEN_TEST(test_follows),
+      SCREEN_TEST(test_kvstep_alone),  SCREEN_TEST(test_script),          SCREEN_TEST(test_script_errors),
       SCREEN_TEST(test_tmux),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

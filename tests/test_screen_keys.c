@@ -28,8 +28,9 @@ static bool is_whole(struct pty *p, const void *nothing) {
 }
 
 static void make_whole(void) {
-  int code = shell("printf ':run 1\\n:4.0.0\\n1\\n:save-screen %s/whole.txt\\n' > '%s/keys' && '%s' view '%s' --keys '%s/keys'",
-                   folder, folder, program, trace, folder);
+  int code = shell(
+      "printf ':run 1\\n:4.0.0\\n1\\n:save-screen %s/whole.txt\\n' > '%s/keys' && '%s' view '%s' --keys '%s/keys'",
+      folder, folder, program, trace, folder);
   assert_int_equal(code, 0);
 }
 
@@ -52,7 +53,10 @@ static void test_random_keys(void **state) {
                                      "4",        "5",        "6",
                                      "7",        "\007",     "\003",
                                      "\014",     "\303\251", "\344\270\255",
-                                     "\033[99~", "\377",     "e\314\201", "8", "9", "o", "s", "w", "p", ";", "0"};
+                                     "\033[99~", "\377",     "e\314\201",
+                                     "8",        "9",        "o",
+                                     "s",        "w",        "p",
+                                     ";",        "0"};
   make_whole();
   open_screen();
   random_state = 20240607;

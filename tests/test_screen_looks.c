@@ -170,15 +170,9 @@ static void test_no_terminal(void **state) {
 int main(void) {
 #define SCREEN_TEST(name) cmocka_unit_test_teardown(name, close_pty)
   const struct CMUnitTest tests[] = {
-      SCREEN_TEST(test_colors),
-      SCREEN_TEST(test_no_color),
-      SCREEN_TEST(test_ascii),
-      SCREEN_TEST(test_resize_small),
-      SCREEN_TEST(test_starts_tiny),
-      SCREEN_TEST(test_resize_large),
-      SCREEN_TEST(test_resizes_in_a_row),
-      SCREEN_TEST(test_no_such_terminal),
-      SCREEN_TEST(test_no_terminal),
+      SCREEN_TEST(test_colors),           SCREEN_TEST(test_no_color),         SCREEN_TEST(test_ascii),
+      SCREEN_TEST(test_resize_small),     SCREEN_TEST(test_starts_tiny),      SCREEN_TEST(test_resize_large),
+      SCREEN_TEST(test_resizes_in_a_row), SCREEN_TEST(test_no_such_terminal), SCREEN_TEST(test_no_terminal),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -99,7 +99,7 @@ static void whole_rows(void **state) {
   drive_action(&drive, ACTION_VIEW_1);
   drive_key(&drive, 'w');
   draw(80, 24);
-  sees("whole rows, all heads, in view 2");
+  sees("in view 2 whole rows");
 }
 
 static void map_view(void **state) {
@@ -187,7 +187,7 @@ static void next_view(void **state) {
   EACH_SIZE(i) {
     sees("▸  1  ␠am                7.953  0.1676");
     sees("   2  ␠think             7.071  0.0694");
-    sees("taken:  ␠am");
+    sees("rank  token (▸ taken)    logit   prob.");
   }
 }
 

@@ -39,14 +39,31 @@ static int read_size(const struct command *command, const char *text, struct scr
   return -1;
 }
 
+/* The built-in model with these weights; NULL: it was another one. */
+static kvs_model *builtin_with(const char *sha256) {
+  for (int i = 0; *sha256 && kvs_builtin_at(i); i++) {
+    kvs_model *model;
+    const char *hex;
+    kvs_error err;
+    if (kvs_model_open(kvs_builtin_at(i)->name, &model, &err) != KVS_OK) continue;
+    if (kvs_model_sha256(model, &hex, &err) == KVS_OK && strcmp(hex, sha256) == 0) return model;
+    kvs_model_free(model);
+  }
+  return NULL;
+}
+
 /* Shows the trace that has been opened; closes it. */
-static kvs_status show_look(struct sqlite3 *db, const struct app_options *app, const struct script_options *script,
+static kvs_status show_look(struct sqlite3 *db, struct app_options *app, struct script_options *script,
                             kvs_error *err) {
   struct look *look;
   kvs_status status = look_open(db, &look, err);
   if (status != KVS_OK) return status;
+  const struct look_run *run = look_run(look, 1); /* all runs of a file are of one model */
+  kvs_model *model = run ? builtin_with(run->model_sha256) : NULL;
+  app->model = script->model = model;
   status = script->path ? script_run(look, script, err) : app_run(look, app, err);
   look_close(look);
+  kvs_model_free(model);
   return status;
 }
 
@@ -188,7 +205,7 @@ int view_demo(void) {
   kvs_error err;
   const struct prompt_source prompt = {.text = "position>"};
   const struct start start = {-1, -1, -1, -1};
-  const struct app_options app = {.name = "a temporary trace", .start = &start, .depth = -1};
+  struct app_options app = {.name = "a temporary trace", .start = &start, .depth = -1};
   int code = session_open(&session, &command_view, "reverse", &prompt);
   if (code < 0) {
     kvs_status status = open_demo(&session, &db, &err);

@@ -187,7 +187,7 @@ static kvs_status create_caches(struct look *look, kvs_error *err) {
       [RUNS] = {128, 65, 1 << 20},  [STEPS] = {128, 65, 2 << 20},      [HEADS] = {1024, 65, 12 << 20},
       [ROWS] = {1024, 65, 8 << 20}, [VECTORS] = {128, 65, 12 << 20},   [LAYERS] = {128, 65, 4 << 20},
       [TOPS] = {128, 65, 1 << 20},  [SUMMARIES] = {2048, 65, 1 << 20}, [WRITERS] = {64, 2, 4 << 20},
-      [LENGTHS] = {64, 2, 2 << 20}, [APPENDS] = {2048, 65, 1 << 20}};
+      [LENGTHS] = {64, 2, 2 << 20}, [APPENDS] = {2048, 65, 1 << 20},   [TOKENS] = {1024, 65, 1 << 20}};
   kvs_status status = KVS_OK;
   for (int kind = 0; status == KVS_OK && kind < LOOK_KINDS; kind++)
     status = look_cache_create(&look->caches[kind], sizes[kind].capacity, sizes[kind].kept, sizes[kind].budget, err);

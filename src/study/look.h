@@ -22,7 +22,8 @@ struct look;
 struct look_run {
   int run; /* from 1 */
   char model[64], fault[64], engine[64], created_at[32], finished_at[32];
-  char prompt[256]; /* shown with visible control characters, cut */
+  char model_sha256[65]; /* of its weights */
+  char prompt[256];      /* shown with visible control characters, cut */
   int n_layer, n_head, n_embd, head_dim, n_ctx, n_vocab;
   int fault_from_step;
   int steps; /* how many it has so far */
@@ -127,6 +128,9 @@ enum look_origin {
   LOOK_EARLIER     /* they were there before the run's first step */
 };
 enum look_origin look_row_origin(struct look *look, int run, int step, int layer, int row);
+
+/* A token's text as the trace has it, "?" if it does not. Never NULL. */
+const char *look_token_text(struct look *look, int token);
 
 /* The next step after `from` (direction +1) or before it (-1) whose token's text contains `text`; LOOK_NONE if there is none.
  * Case counts (of ASCII letters) if `text` has a capital. From the very beginning: `from` -1. */

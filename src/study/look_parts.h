@@ -33,6 +33,7 @@ enum look_query {
   ASK_DIFFERENCE,
   ASK_LAYER_LENGTHS,
   ASK_HEADS_LOGGED,
+  ASK_TOKEN,
   ASK_COUNT
 };
 extern const char *const look_sql[ASK_COUNT];
@@ -49,6 +50,7 @@ enum look_kind {
   WRITERS, /* run, layer: who wrote which row */
   LENGTHS, /* run: which step found which length */
   APPENDS, /* run, step, layer */
+  TOKENS,  /* token */
   LOOK_KINDS
 };
 

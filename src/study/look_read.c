@@ -128,6 +128,7 @@ static bool read_run(struct look *look, sqlite3_stmt *statement, const int *key,
   look_text(statement, 2, run->engine, sizeof run->engine);
   look_text(statement, 3, run->created_at, sizeof run->created_at);
   look_text(statement, 4, run->finished_at, sizeof run->finished_at);
+  look_text(statement, 13, run->model_sha256, sizeof run->model_sha256);
   const unsigned char *prompt = sqlite3_column_blob(statement, 5);
   size_t length = prompt ? (size_t)sqlite3_column_bytes(statement, 5) : 0;
   size_t enough = 2 * sizeof run->prompt; /* each byte shows as one or more */
@@ -234,6 +235,16 @@ const struct look_step *look_step(struct look *look, int run, int step) {
   return found->run ? found : NULL; /* runs count from 1: 0 is a place that was not filled */
 }
 
+static bool read_token(struct look *look, sqlite3_stmt *statement, const int *key, void **value, size_t *bytes) {
+  (void)key;
+  *bytes = sizeof((struct look_step *)0)->text;
+  char *text = calloc(1, *bytes);
+  if (!text) return look_no_memory(look), false;
+  look_text(statement, 0, text, *bytes);
+  *value = text;
+  return true;
+}
+
 /* ---- vectors ---- */
 
 /* The arrays say how many rows were attended to; scores first. More than the context holds are none. */
@@ -271,6 +282,12 @@ static bool in_run(struct look *look, const int *key) {
 const struct look_head *look_head(struct look *look, int run, int step, int layer, int head) {
   const int key[LOOK_KEYS] = {run, step, layer, head};
   return in_run(look, key) ? get(look, HEADS, ASK_HEAD, key, 4, read_head) : NULL;
+}
+
+const char *look_token_text(struct look *look, int token) {
+  const int key[LOOK_KEYS] = {token};
+  const char *text = token < 0 ? NULL : get(look, TOKENS, ASK_TOKEN, key, 1, read_token);
+  return text && *text ? text : "?";
 }
 
 bool look_has_head(struct look *look, int run, int step, int layer, int head) {

@@ -8,7 +8,7 @@ const char *const look_sql[ASK_COUNT] = {
     [ASK_LAST_STEP] = "SELECT max(step) FROM main.step WHERE run = ?1",
     [ASK_RUN] =
         "SELECT model, fault, engine, created_at, finished_at, prompt, n_layer, n_head, n_embd, head_dim, n_ctx,"
-        " n_vocab, fault_from_step FROM main.run WHERE run = ?1",
+        " n_vocab, fault_from_step, model_sha256 FROM main.run WHERE run = ?1",
     /* Where the first batch ends, and where the prompt ends. */
     [ASK_PROMPT] = "SELECT (SELECT step FROM main.step WHERE run = ?1 AND mode IS NOT 'prefill' ORDER BY step LIMIT 1),"
                    " (SELECT step FROM main.step WHERE run = ?1 AND source IS NOT 'prompt' ORDER BY step LIMIT 1)",
@@ -54,4 +54,5 @@ const char *const look_sql[ASK_COUNT] = {
                           " max(cache_length) FILTER (WHERE phase = 'append')"
                           " FROM main.event WHERE run = ?1 AND step = ?2 AND layer = ?3",
     [ASK_HEADS_LOGGED] = "SELECT 1 FROM main.head_step WHERE run = ?1 AND step = ?2 AND layer = ?3 LIMIT 1",
+    [ASK_TOKEN] = "SELECT text FROM main.token WHERE token = ?1",
 };

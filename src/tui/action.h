@@ -37,7 +37,7 @@
   X(VIEW_7, "view-next-token", "7", "Views", "next token: the 20 most probable")                                       \
   X(VIEW_8, "view-compare", "8", "Views", "compare: this run beside another one")                                      \
   X(VIEW_9, "view-sql", "9", "Views", "SQL: the answer to the last question")                                          \
-  X(WHOLE, "whole-rows", "w", "Views", "cache: whole rows, all heads side by side, or one head's part")                \
+  X(OTHER_FORM, "other-form", "w", "Views", "cache: whole rows or one head's part; next token: the logit lens alone")  \
   X(SEARCH, "search", "/", "Find", "search for a token's text")                                                        \
   X(SEARCH_NEXT, "search-next", "n", "Find", "the next match")                                                         \
   X(SEARCH_PREVIOUS, "search-previous", "N", "Find", "the match before")                                               \

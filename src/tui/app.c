@@ -171,6 +171,7 @@ kvs_status app_run(struct look *look, const struct app_options *options, kvs_err
     a.drive.sql->interrupted = wants_to_stop;
     a.drive.sql->context = &a;
   }
+  if (status == KVS_OK) status = drive_set_model(&a.drive, options->model, err);
   a.drive.cells.hurried = true;
   if (options->depth >= 0) a.drive.depth = (enum depth)options->depth;
   a.drive.cells.ascii = options->ascii || !term_utf8();

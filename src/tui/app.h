@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "kvstep/error.h"
+#include "kvstep/model.h"
 
 struct look;
 struct start;
@@ -12,8 +13,9 @@ struct start;
 struct app_options {
   const char *name; /* of the trace, as shown */
   const struct start *start;
-  bool ascii; /* nothing but ASCII, whatever the locale */
-  int depth;  /* an enum depth; −1: what the terminal has, and 256 colours in pictures */
+  const kvs_model *model; /* that decoded the trace, as in drive_set_model; NULL: none is at hand */
+  bool ascii;             /* nothing but ASCII, whatever the locale */
+  int depth;              /* an enum depth; −1: what the terminal has, and 256 colours in pictures */
 };
 
 /* Returns when the user leaves, or the terminal does. The look stays the caller's.

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "study/diverge.h"
+#include "study/lens.h"
 #include "tui/predict.h"
 #include "tui/sql_panel.h"
 #include "tui/view.h"
@@ -81,7 +82,18 @@ kvs_status drive_init(struct drive *d, struct look *look, const char *name, cons
 void drive_free(struct drive *d) {
   cells_free(&d->cells);
   sql_panel_free(d->sql);
+  lens_free(d->lens);
   d->sql = NULL;
+  d->lens = NULL;
+}
+
+kvs_status drive_set_model(struct drive *d, const kvs_model *model, kvs_error *err) {
+  lens_free(d->lens);
+  d->lens = d->state.lens = NULL;
+  if (!model) return KVS_OK;
+  kvs_status status = lens_create(model, &d->lens, err);
+  d->state.lens = d->lens;
+  return status;
 }
 
 /* ---- requests ------------------------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "kvstep/error.h"
+#include "kvstep/model.h"
 #include "tui/cells.h"
 #include "tui/start.h"
 #include "tui/state.h"
@@ -18,6 +19,7 @@ struct drive {
   struct limits limits;
   struct look *look;     /* not owned */
   struct sql_panel *sql; /* questions in SQL and the last answer; the state points to it for the views */
+  struct lens *lens;     /* of the model that was set */
   const char *name;      /* of the trace, as shown */
   struct cells cells;
   enum depth depth; /* of pictures that are saved */
@@ -27,6 +29,9 @@ struct drive {
 kvs_status drive_init(struct drive *drive, struct look *look, const char *name, const struct start *start,
                       kvs_error *err);
 void drive_free(struct drive *drive);
+
+/* Sets the model that decoded the trace, not owned, for the logit lens. Errors: KVS_ERR_MEMORY. */
+kvs_status drive_set_model(struct drive *drive, const kvs_model *model, kvs_error *err);
 
 /* A key: in a line that is being typed a character, else what the table of actions says. */
 void drive_key(struct drive *drive, int key);

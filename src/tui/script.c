@@ -105,6 +105,7 @@ kvs_status script_run(struct look *look, const struct script_options *options, k
   patience.left = patience.most;
   if (drive.sql) drive.sql->interrupted = loses_patience, drive.sql->context = &patience;
   drive.cells.ascii = options->ascii;
+  if (status == KVS_OK) status = drive_set_model(&drive, options->model, err);
   if (options->depth >= 0) drive.depth = (enum depth)options->depth;
   if (status == KVS_OK && !drive_draw(&drive, options->rows, options->columns))
     status = kvs_fail_memory(err, "drawing the screen");

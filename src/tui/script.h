@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "kvstep/error.h"
+#include "kvstep/model.h"
 
 struct look;
 struct start;
@@ -12,7 +13,8 @@ struct start;
 struct script_options {
   const char *name; /* of the trace, as shown */
   const struct start *start;
-  const char *path; /* of the keys */
+  const kvs_model *model; /* that decoded the trace, as in drive_set_model; NULL: none is at hand */
+  const char *path;       /* of the keys */
   int rows, columns;
   bool ascii;
   int depth;          /* of pictures, an enum depth; −1: 256 colours */

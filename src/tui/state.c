@@ -171,10 +171,13 @@ static void dial_action(struct state *s, const struct limits *limits, enum actio
   case ACTION_VIEW_PREVIOUS:
     s->view = (enum view_id)((s->view + VIEW_COUNT - 1) % VIEW_COUNT);
     break;
-  case ACTION_WHOLE:
-    s->whole = !s->whole;
-    state_say(s, false, "%s%s", s->whole ? "whole rows, all heads" : "one head's part of the rows",
-              s->view == VIEW_CACHE ? "" : ", in view 2");
+  case ACTION_OTHER_FORM:
+    if (s->view == VIEW_CACHE)
+      s->whole = !s->whole;
+    else if (s->view == VIEW_NEXT)
+      s->alone = !s->alone;
+    else
+      state_say(s, false, "w: in view 2 whole rows, in view 7 the logit lens alone");
     break;
   case ACTION_ACCEPT:
     if (s->view == VIEW_HEADS) s->view = VIEW_STEP;

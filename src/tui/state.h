@@ -7,6 +7,7 @@
 #include "kvstep/engine.h"
 #include "tui/action.h"
 
+struct lens;
 struct sql_panel;
 
 enum view_id {
@@ -44,6 +45,7 @@ struct state {
   int row;          /* the cache row that the row cursor is on; −1: this step's own */
   enum view_id view;
   bool whole; /* the cache view shows whole rows, not one head's part */
+  bool alone; /* the next token's view shows the logit lens alone */
 
   bool playing;
   int pace;       /* index into paces[] of state.c: moments per second */
@@ -61,6 +63,8 @@ struct state {
   int sql_sort;                /* column + 1 that it is sorted by, negative: the other way; 0: as it came */
   int sql_recalled;            /* which earlier question is in the line; 0: none, 1: the newest */
   const struct sql_panel *sql; /* the answer, for the view to draw; update does not look into it. NULL: none */
+
+  struct lens *lens; /* reckons the logit lens for the view of the next token; NULL: no model is at hand */
 
   char message[LINE_SIZE];
   bool message_is_error;

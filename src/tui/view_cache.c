@@ -151,4 +151,4 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   for (int row = first; row <= last; row++) draw_line(cells, area, 2 + row - first, row, &part, s, look, run, &place);
 }
 
-const struct view view_cache = {"cache", "the K and V rows of this layer; w: whole or this head's part", draw};
+const struct view view_cache = {"cache", "the K and V rows of this layer (w: whole rows)", draw};

@@ -118,4 +118,4 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   draw_lines(cells, area_rows(area, 2, area.rows - 2), first_step, last_step, first_row, last_row, s, look);
 }
 
-const struct view view_map = {"map", "this head, all steps × rows; the brighter, the more of 1/rows", draw};
+const struct view view_map = {"map", "all steps × rows; shades by multiples of 1/rows", draw};
