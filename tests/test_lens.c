@@ -139,8 +139,11 @@ static void on_the_screen(void **state) {
 int main(void) {
 #define LENS_TEST(f) cmocka_unit_test_setup_teardown(f, open_model, close_all)
   const struct CMUnitTest tests[] = {
-      LENS_TEST(numbers_of_another_program), LENS_TEST(the_last_layer_is_the_step), LENS_TEST(a_piece_at_a_time),
-      LENS_TEST(where_it_cannot_be_had),     LENS_TEST(on_the_screen),
+      LENS_TEST(numbers_of_another_program),
+      LENS_TEST(the_last_layer_is_the_step),
+      LENS_TEST(a_piece_at_a_time),
+      LENS_TEST(where_it_cannot_be_had),
+      LENS_TEST(on_the_screen),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -168,6 +168,45 @@ static void a_position_far_away(void **state) {
   sees("t = 500 →");
 }
 
+/* What the faults of the engine itself leave, in words. FAULTS: step 12 of `position>` in the backwards speller, layer 1, head 1. */
+static void faults_of_the_engine(void **state) {
+  (void)state;
+  static const struct {
+    const char *fault;
+    int step;
+    const char *words[3];
+  } cases[] = {
+      {"overwrite-last", 12, {"row 8 again, 9 free", "row 8 ← k, v; now 9 rows", "i = 0..8"}},
+      {"k-without-v", 12, {"WRONG: row 12: V zeros", "row 12: V zeros; 13 rows", "norm  0.000"}},
+      {"row-never-written", 12, {"WRONG: row 12: K, V zeros", "row 12: K, V zeros; 13 rows", "norm  0.000"}},
+      {"cross-layer-length", 12, {"WRONG: layer 1 holds 13 rows", "row 13 ← k, v; now 14 rows", "unwritten"}},
+      {"attend-before-append", 12, {"12 weights, sum 1.000, no mask", "i = 0..11", "not attended"}},
+      {"mask-corner", 12, {"13 weights, 12 of them masked", "most: row 0 p, 1.000", "length 12 → 13"}},
+      {"prefill-unmasked", 5, {"9 weights, sum 1.000, no mask", "i = 0..8", "     8 > "}},
+      {"wrong-scale", 12, {"q·K[i]·1, i = 0..12", "13 weights", "length 12 → 13"}},
+      {"wrong-scale-n-embd", 12, {"q·K[i]·0.1443, i = 0..12", "13 weights", "length 12 → 13"}}, /* 1/√48 */
+      {"heads-interleaved", 12, {"i = 0..12, not of this q·K[i]", "13 weights", "length 12 → 13"}},
+      {"softmax-extent", 12, {"32 weights, sum 1.000, no mask", "i = 0..31", "    13 unwritten"}},
+      {"stale-cache", 12, {"0..7 from before this run", "t = cache length 20", "length 20 → 21"}},
+  };
+  const char *program = getenv("KVSTEP") ? getenv("KVSTEP") : "./kvstep";
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char command[512];
+    snprintf(command, sizeof command,
+             "'%s' run -m reverse -p 'position>' -n 10 -o '%s' --force --fault %s >/dev/null 2>&1", program,
+             in_folder("f.db"), cases[i].fault);
+    assert_int_equal(system(command), 0);
+    open_at(in_folder("f.db"), 1, cases[i].step, 1, 1);
+    draw(80, 24);
+    for (int w = 0; w < 3; w++)
+      if (row_of(cases[i].words[w]) < 0) {
+        show();
+        fail_msg("%s: \"%s\" is not on the screen", cases[i].fault, cases[i].words[w]);
+      }
+    shut(NULL);
+  }
+}
+
 #define test(f) cmocka_unit_test_teardown(f, shut)
 
 int main(void) {
@@ -181,6 +220,7 @@ int main(void) {
       test(itself_not_attended),
       test(the_prompt_twice),
       test(a_position_far_away),
+      test(faults_of_the_engine),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -29,9 +29,9 @@ struct lens {
 
   /* the question under way */
   struct question open;
-  int done; /* rows of lm_head */
-  float *normed;  /* [n_embd] ln_f(x_out) */
-  float *logits;  /* [n_vocab] */
+  int done;      /* rows of lm_head */
+  float *normed; /* [n_embd] ln_f(x_out) */
+  float *logits; /* [n_vocab] */
 };
 
 kvs_status lens_create(const kvs_model *model, struct lens **out, kvs_error *err) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tui/foot.h"
+#include "tui/moment_words.h"
 #include "tui/predict.h"
 #include "tui/view.h"
 
@@ -45,10 +46,11 @@ static void draw_tokens(struct cells *cells, struct area area, const struct stat
 }
 
 /* What the append did, or that it is still to come; *wrong: not what the rule says. */
-static void append_words(char *text, size_t size, const struct state *s, const struct look_step *t,
+static void append_words(char *text, size_t size, const struct state *s, struct look *look, const struct look_step *t,
                          const struct place *place, const struct prediction *asked, bool *wrong) {
   char number[16];
   prediction_number(asked, place->after, number);
+  const char *zeros = reached(s, KVS_APPEND) ? zeros_written(s, look, place) : "";
   *wrong = true;
   if (place->P != t->length_before)
     snprintf(text, size, "WRONG: layer %d holds %d rows", s->layer, place->P);
@@ -56,6 +58,8 @@ static void append_words(char *text, size_t size, const struct state *s, const s
     snprintf(text, size, "it still holds %d rows ", place->P), *wrong = false;
   else if (!place->written)
     snprintf(text, size, "WRONG: no row was written");
+  else if (*zeros)
+    snprintf(text, size, "WRONG: row %d: %s zeros", place->own, zeros);
   else if (place->own != place->P)
     snprintf(text, size, "WRONG: row %d, not row %d", place->own, place->P);
   else if (place->after != place->P + 1 && place->after != LOOK_NONE)
@@ -65,11 +69,11 @@ static void append_words(char *text, size_t size, const struct state *s, const s
 }
 
 /* The rule in words where the position is right; the append's own mistakes at the right. */
-static void draw_kept(struct cells *cells, struct area area, int at, const struct state *s, const struct look_step *t,
-                      const struct place *place, const struct prediction *asked) {
+static void draw_kept(struct cells *cells, struct area area, int at, const struct state *s, struct look *look,
+                      const struct look_step *t, const struct place *place, const struct prediction *asked) {
   char rule[64], append[64];
   bool wrong;
-  append_words(append, sizeof append, s, t, place, asked, &wrong);
+  append_words(append, sizeof append, s, look, t, place, asked, &wrong);
   snprintf(rule, sizeof rule, "t = cache length read before the append = %d", t->length_before);
   int room = area.columns - at - 2 - text_columns(append);
   if (wrong && text_columns(rule) > room) snprintf(rule, sizeof rule, "t = length before = %d", t->length_before);
@@ -79,15 +83,15 @@ static void draw_kept(struct cells *cells, struct area area, int at, const struc
 }
 
 /* The rule in words: what t is, or under a fault what was used instead. */
-static void draw_rule_words(struct cells *cells, struct area area, const struct state *s, const struct look_step *t,
-                            const struct place *place, const struct prediction *asked) {
+static void draw_rule_words(struct cells *cells, struct area area, const struct state *s, struct look *look,
+                            const struct look_step *t, const struct place *place, const struct prediction *asked) {
   int P = t->length_before;
   char number[16];
   int at = 1 + cells_put(cells, area, 2, 1, -1, ROLE_TITLE, "rule") + 2;
   if (P == LOOK_NONE) {
     cells_put(cells, area, 2, at, -1, ROLE_DIM, "the trace does not say how long the cache was");
   } else if (t->position == P) {
-    draw_kept(cells, area, at, s, t, place, asked);
+    draw_kept(cells, area, at, s, look, t, place, asked);
   } else if (t->position == LOOK_NONE) {
     cells_putf(cells, area, 2, at, -1, ROLE_WRONG, "WRONG: no position was added; wpe[%d] is right", P);
   } else {
@@ -279,7 +283,7 @@ void screen_draw(struct cells *cells, const struct state *s, struct look *look, 
   if (step) {
     struct place place;
     place_of(s, look, &place);
-    draw_rule_words(cells, area, s, step, &place, &asked);
+    draw_rule_words(cells, area, s, look, step, &place, &asked);
     draw_slots(cells, area, s, look, step, &place, &asked);
   }
   draw_view(cells, body, s, look, &asked);

@@ -79,7 +79,10 @@ void place_of(const struct state *s, struct look *look, struct place *place) {
   const struct look_append *append = look_append(look, s->run, s->step, s->layer);
   *place = (struct place){.after = append ? append->after : LOOK_NONE, .written = true};
   place->known = append && append->before != LOOK_NONE;
+  const struct look_step *step = look_step(look, s->run, s->step);
   place->as_of = reached(s, KVS_APPEND) ? s->step : s->step - 1;
+  if (step && step->mode == KVS_PREFILL && reached(s, KVS_APPEND) && s->step < step->prompt_steps)
+    place->as_of = step->prompt_steps - 1; /* all rows of a batch are there before one of its tokens attends */
   if (place->known) place->P = append->before;
   place->own = place->P;
   if (append && append->row != LOOK_NONE) place->own = append->row;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tui/moment_words.h"
 #include "tui/predict.h"
 #include "tui/view.h"
 
@@ -24,89 +25,10 @@ static struct table table_of(int columns, const struct look_run *run) {
   return table;
 }
 
-/* What a moment says, once it has come. */
-static void moment_words(char *text, size_t size, kvs_phase phase, const struct look_step *t,
-                         const struct look_run *run, const struct look_head *head, const struct place *place,
-                         struct look *look, const struct state *s, const char *root) {
-  int P = t->length_before, rows = head ? head->rows : place->P + 1;
-  char number[16];
-  struct prediction asked;
-  prediction_open(s, look, &asked);
-  switch (phase) {
-  case KVS_READ_LENGTH:
-    if (t->position == P || t->position == LOOK_NONE)
-      snprintf(text, size, "t = cache length %d", P);
-    else
-      snprintf(text, size, "cache length %d, t = %s", P, prediction_number(&asked, t->position, number));
-    break;
-  case KVS_EMBED:
-    if (t->position == LOOK_NONE)
-      snprintf(text, size, "x = wte[%d], no position", t->token);
-    else
-      snprintf(text, size, "x = wte[%d] + wpe[%s]", t->token, prediction_number(&asked, t->position, number));
-    break;
-  case KVS_PROJECT:
-    snprintf(text, size, "q, k, v of this token only");
-    break;
-  case KVS_APPEND:
-    prediction_number(&asked, place->after, number);
-    if (place->written)
-      snprintf(text, size, "row %d ← k, v; now %s rows", place->own, number);
-    else
-      snprintf(text, size, "k, v stored nowhere; %s rows", number);
-    break;
-  case KVS_SCORE:
-    snprintf(text, size, "q·K[i]/%s%d, i = 0..%d", root, run->head_dim, rows - 1);
-    break;
-  case KVS_SOFTMAX: {
-    double sum = 0;
-    for (int i = 0; head && head->weights && i < rows; i++) sum += (double)head->weights[i];
-    snprintf(text, size, "%s weights%s sum %.3f, %s", prediction_number(&asked, rows, number), rows < 100 ? "," : "",
-             sum, t->mode == KVS_PREFILL ? "masked" : "no mask");
-    break;
-  }
-  case KVS_MIX:
-    snprintf(text, size, "Σ w[i]·V[i] → %d numbers", run->head_dim);
-    break;
-  case KVS_OUTPUT:
-    snprintf(text, size, "%d heads, c_proj → %d numbers", run->n_head, run->n_embd);
-    break;
-  case KVS_MLP:
-    snprintf(text, size, "residual, ln_2, MLP, residual");
-    break;
-  default: {
-    const struct look_top *top = look_top(look, s->run, s->step);
-    if (top && top->count)
-      snprintf(text, size, "next: %.20s %.3f", top->token[0].text, top->token[0].probability);
-    else
-      snprintf(text, size, "ln_f, %d logits", run->n_vocab);
-  }
-  }
-}
-
 static const char *const labels[KVS_PHASE_COUNT] = {"read",    "embed", "project", "append", "score",
                                                     "softmax", "mix",   "output",  "mlp",    "logits"};
 
-/* Whether what the run did at this moment is not what the rule says. */
-static bool breaks_rule(kvs_phase phase, const struct look_step *t, const struct look_head *head,
-                        const struct place *place) {
-  if (t->length_before == LOOK_NONE || !place->known) return false;
-  switch (phase) {
-  case KVS_READ_LENGTH:
-  case KVS_EMBED:
-    return t->position != t->length_before;
-  case KVS_APPEND:
-    return !place->written || place->own != place->P || place->after != place->P + 1;
-  case KVS_SCORE:
-  case KVS_SOFTMAX:
-    return head && head->rows > 0 && head->rows != place->P + 1;
-  default:
-    return false;
-  }
-}
-
 static void draw_moments(struct cells *cells, struct area area, const struct state *s, struct look *look,
-                         const struct look_run *run, const struct look_step *step, const struct look_head *head,
                          const struct place *place) {
   int first, last;
   window_of(KVS_PHASE_COUNT, area.rows, (int)s->moment, &first, &last);
@@ -117,9 +39,8 @@ static void draw_moments(struct cells *cells, struct area area, const struct sta
     cells_putf(cells, area, line, 0, -1, role, "%s%2d %s", now ? "▸" : " ", phase + 1, labels[phase]);
     if (!come) continue;
     char text[96];
-    moment_words(text, sizeof text, (kvs_phase)phase, step, run, head, place, look, s, root_sign(cells));
-    bool wrong = breaks_rule((kvs_phase)phase, step, head, place);
-    cells_put_field(cells, area, line, 12, area.columns - 12, wrong ? ROLE_WRONG : role, text);
+    bool kept = moment_words((kvs_phase)phase, s, look, place, root_sign(cells), text, sizeof text);
+    cells_put_field(cells, area, line, 12, area.columns - 12, kept ? role : ROLE_WRONG, text);
   }
 }
 
@@ -272,11 +193,11 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   struct area left = area_columns(area, 0, width);
   struct area right = area_columns(area, width + 2, area.columns - width - 2);
   cells_divider(cells, area, width);
-  draw_moments(cells, left, s, look, run, step, head, &place);
+  draw_moments(cells, left, s, look, &place);
   int most = heaviest(s, head);
   if (most >= 0 && left.rows > KVS_PHASE_COUNT)
     cells_putf(cells, left, KVS_PHASE_COUNT, 12, -1, ROLE_TITLE, "most: row %d %.8s, %.3f", most,
-               look_row_text(look, s->run, s->step, s->layer, most), (double)head->weights[most]);
+               look_row_text(look, s->run, place.as_of, s->layer, most), (double)head->weights[most]);
   if (left.rows > KVS_PHASE_COUNT + 1)
     draw_vectors(cells, area_rows(left, KVS_PHASE_COUNT + 1, left.rows - KVS_PHASE_COUNT - 1), s, look, run, head,
                  &place);
