@@ -10,7 +10,7 @@
 #define KEPT 1024 /* answers: 21 steps of the deepest GPT-2 */
 
 /* Rows of lm_head in one piece; *work is looked at between two. */
-#define PIECE 1024
+#define PIECE 256
 
 /* Whose answer it is. `sum` is one of x_out's bytes: a step that another engine wrote anew is another one. */
 struct question {
@@ -93,6 +93,7 @@ static struct lens_layer conclude(const float *logits, int count, int token) {
 /* Reckons on until all rows are done; false if *work was used up before. */
 static bool reckon(struct lens *lens, const float *x_out, const struct question *question, long *work) {
   const kvs_config *c = &lens->model->config;
+  if (*work <= 0) return false; /* nor does a question that cannot begin push out the one under way */
   if (!same(question, &lens->open)) {
     lens->kernels->layer_norm(lens->normed, x_out, &lens->model->ln_f, c->layer_norm_epsilon, c->n_embd);
     lens->open = *question;

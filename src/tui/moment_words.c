@@ -131,12 +131,14 @@ static bool softmax_words(const struct about *a, char *text, size_t size) {
   char number[16];
   for (int i = 0; h && h->weights && i < rows; i++) sum += (double)h->weights[i];
   prediction_number(&a->asked, rows, number);
-  if (hidden > 0)
+  if (!h || !h->weights)
+    snprintf(text, size, "%s weights: not logged", number);
+  else if (hidden > 0)
     snprintf(text, size, "%s weights, %d of them masked", number, hidden);
   else
     snprintf(text, size, "%s weights%s sum %.3f, %s", number, rows < 100 ? "," : "", sum,
              batch && extent ? "masked" : "no mask");
-  return extent && hidden == 0 && (!h || !h->weights || rows == 0 || fabs(sum - 1) < 1e-3);
+  return extent && hidden == 0 && (!h || !h->weights || fabs(sum - 1) < 1e-3);
 }
 
 /* ---- all of them ----------------------------------------------------------------------------------------------------------- */

@@ -65,7 +65,11 @@ static const char *legend(const struct cells *cells, int room) {
 /* The number under the row cursor, so that no cell is only a colour. */
 static void draw_reading(struct cells *cells, struct area area, const struct state *s, struct look *look, int row) {
   const struct look_head *head = look_head(look, s->run, s->step, s->layer, s->head);
-  if (!head || !head->weights) return;
+  if (!head || !head->weights) {
+    cells_putf(cells, area, 0, 0, -1, ROLE_DIM,
+               "layer %d head %d was not logged in this step: kvstep run --layers, --heads", s->layer, s->head);
+    return;
+  }
   char score[24] = "not logged", weight[24] = "not there yet";
   if (head->scores && row < head->rows) snprintf(score, sizeof score, "%.3f", (double)head->scores[row]);
   if (!reached(s, KVS_SCORE)) snprintf(score, sizeof score, "not there yet");

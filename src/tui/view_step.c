@@ -170,7 +170,7 @@ static void draw_rows(struct cells *cells, struct area area, const struct state 
     cells_put(cells, area, 0, 16, table.graphs, ROLE_DIM, "K");
     cells_put(cells, area, 0, 18 + table.graphs, table.graphs, ROLE_DIM, "V");
   }
-  cells_put(cells, area, 0, table.numbers + 2, -1, ROLE_DIM, "score weight");
+  cells_put(cells, area, 0, table.numbers + 2, -1, ROLE_DIM, head ? "score weight" : "not logged");
   int most = heaviest(s, head);
   window_of(place->rows, area.rows - 1, place->here, &first, &last);
   for (int row = first; row <= last; row++) draw_row(cells, area, 1 + row - first, row, s, look, run, head, place);
@@ -198,6 +198,9 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   if (most >= 0 && left.rows > KVS_PHASE_COUNT)
     cells_putf(cells, left, KVS_PHASE_COUNT, 12, -1, ROLE_TITLE, "most: row %d %.8s, %.3f", most,
                look_row_text(look, s->run, place.as_of, s->layer, most), (double)head->weights[most]);
+  if (!head)
+    cells_putf(cells, left, KVS_PHASE_COUNT, 1, -1, ROLE_TITLE, "layer %d head %d: not logged (--layers)", s->layer,
+               s->head);
   if (left.rows > KVS_PHASE_COUNT + 1)
     draw_vectors(cells, area_rows(left, KVS_PHASE_COUNT + 1, left.rows - KVS_PHASE_COUNT - 1), s, look, run, head,
                  &place);
