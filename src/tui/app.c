@@ -76,10 +76,10 @@ static void say_busy(struct app *a) {
   a->said = true;
 }
 
-/* ^Z while SQLite works: it rests too. Back again, another size leaves nothing on the screen but that line. */
-static void suspend_query(struct app *a) {
+/* ^Z or another size while SQLite works, which rests too: of another size, only that line is left on the screen. */
+static void interrupt_query(struct app *a, bool suspend) {
   int rows, columns;
-  term_suspend();
+  if (suspend) term_suspend();
   term_size(&rows, &columns);
   struct cells *cells = &a->drive.cells;
   if (cells->rows != rows || cells->columns != columns) cells_resize(cells, rows, columns);
@@ -96,8 +96,9 @@ static bool wants_to_stop(void *context) {
   if (!a->said && at - a->asked > SAY_AFTER) say_busy(a);
   for (int key; (key = term_key(0)) != TERM_NOTHING;) {
     if (key == TERM_GONE || action_for_key(key) == ACTION_CANCEL) return true;
-    if (key == TERM_SUSPEND || action_for_key(key) == ACTION_SUSPEND)
-      suspend_query(a);
+    bool suspend = key == TERM_SUSPEND || action_for_key(key) == ACTION_SUSPEND;
+    if (suspend || key == KEYS_RESIZE)
+      interrupt_query(a, suspend);
     else if (a->keeping < (int)(sizeof a->kept / sizeof *a->kept))
       a->kept[a->keeping++] = key;
   }

@@ -47,9 +47,9 @@ static bool embed_words(const struct about *a, char *text, size_t size) {
 }
 
 static bool all_zero(const float *values, int count) {
-  for (int i = 0; i < count; i++)
+  for (int i = 0; values && i < count; i++)
     if (values[i] != 0) return false;
-  return values != NULL && count > 0;
+  return values && count > 0;
 }
 
 const char *zeros_written(const struct state *s, struct look *look, const struct place *place) {
