@@ -26,9 +26,9 @@ static const char *number(double value) {
 }
 
 static void put_label(const struct compare_view *view, const char *label) {
-  fputs(color(view->style, ROLE_TITLE), stdout);
+  fputs(color(view->style, INK_TITLE), stdout);
   put_padded(stdout, view->style, label, LABEL);
-  fputs(color(view->style, ROLE_PLAIN), stdout);
+  fputs(color(view->style, INK_PLAIN), stdout);
 }
 
 static const char *form(const struct compare_view *view, const char *utf8, const char *ascii) {
@@ -198,9 +198,9 @@ static void put_heads(const struct compare_view *view, const struct comparison *
       printf("layer %-4d", layer);
       for (int head = begin; head < end; head++) {
         double distance = c->head_distance[layer * c->n_head + head];
-        fputs(distance > 0.1 ? color(view->style, ROLE_BAD) : "", stdout);
+        fputs(distance > 0.1 ? color(view->style, INK_BAD) : "", stdout);
         printf("%*s", CELL, number(distance));
-        fputs(distance > 0.1 ? color(view->style, ROLE_PLAIN) : "", stdout);
+        fputs(distance > 0.1 ? color(view->style, INK_PLAIN) : "", stdout);
       }
       putchar('\n');
     }
@@ -210,12 +210,12 @@ static void put_heads(const struct compare_view *view, const struct comparison *
 static void put_sentence(const struct compare_view *view, const struct comparison *c) {
   char sentence[512];
   compare_sentence(c, sentence, sizeof sentence);
-  fputs(color(view->style, compare_verdict(c) == COMPARE_SAME ? ROLE_GOOD : ROLE_BAD), stdout);
+  fputs(color(view->style, compare_verdict(c) == COMPARE_SAME ? INK_GOOD : INK_BAD), stdout);
   sentence[0] = (char)toupper((unsigned char)sentence[0]);
   char *delta = strstr(sentence, "Δ");
   if (delta && !view->style.utf8) memmove(delta, "d", 1), memmove(delta + 1, delta + 2, strlen(delta + 2) + 1);
   put_wrapped(sentence, 0, 0);
-  fputs(color(view->style, ROLE_PLAIN), stdout);
+  fputs(color(view->style, INK_PLAIN), stdout);
 }
 
 /* Where one made steps that the other did not, their numbers do not agree. */
@@ -292,11 +292,11 @@ void compare_put_list(const struct compare_view *view, const struct comparison *
     if (sorted[i]->kl_mean > most && !isinf(sorted[i]->kl_mean)) most = sorted[i]->kl_mean;
     answers |= sorted[i]->answers.count > 0;
   }
-  fputs(color(view->style, ROLE_TITLE), stdout);
+  fputs(color(view->style, INK_TITLE), stdout);
   printf("%-20s %8s %-10s %5s ", "", "KL", "", "top-1");
   put_padded(stdout, view->style, form(view, "max |Δ|", "max |d|"), -8);
   printf(" %8s %6s%s\n", "attn", "parts", answers ? " answers" : "");
-  fputs(color(view->style, ROLE_PLAIN), stdout);
+  fputs(color(view->style, INK_PLAIN), stdout);
   for (int i = 0; i < count; i++) put_line(view, sorted[i], most);
   puts("\nThe numbers are of the same tokens through both; parts is the first token in which");
   printf("the texts differ when each goes its own way%s.\n", answers ? "; answers are right ones" : "");

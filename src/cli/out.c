@@ -46,9 +46,9 @@ struct style style_of_stdout(bool ascii) {
                         .utf8 = !ascii && strcmp(nl_langinfo(CODESET), "UTF-8") == 0};
 }
 
-const char *color(struct style style, enum role role) {
+const char *color(struct style style, enum ink ink) {
   static const char *const codes[] = {"\033[0m", "\033[1m", "\033[2m", "\033[36m", "\033[1;33m", "\033[1;34m"};
-  return style.color ? codes[role] : "";
+  return style.color ? codes[ink] : "";
 }
 
 /* Direction marks, overrides and isolates: they would move the rest of the line about. */

@@ -29,8 +29,8 @@ struct style {
 struct style style_of_stdout(bool ascii);
 
 /* The escape sequence of a role, or "" when there are no colours. */
-enum role { ROLE_PLAIN, ROLE_TITLE, ROLE_DIM, ROLE_GOOD, ROLE_BAD, ROLE_SELF };
-const char *color(struct style style, enum role role);
+enum ink { INK_PLAIN, INK_TITLE, INK_DIM, INK_GOOD, INK_BAD, INK_SELF };
+const char *color(struct style style, enum ink ink);
 
 /* Columns that `text` takes on a terminal; bytes that are no character count as one each. */
 int text_width(const char *text);

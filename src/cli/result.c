@@ -251,9 +251,9 @@ static void put_cell(const struct table *t, struct style style, int c, const cha
 
 static void table_print(const struct table *t, sqlite3_stmt *s, struct style style) {
   for (int c = 0; c < t->columns; c++) {
-    fputs(color(style, ROLE_TITLE), stdout);
+    fputs(color(style, INK_TITLE), stdout);
     put_cell(t, style, c, sqlite3_column_name(s, c));
-    fputs(color(style, ROLE_PLAIN), stdout);
+    fputs(color(style, INK_PLAIN), stdout);
   }
   for (int c = 0; c < t->columns; c++) {
     for (int i = 0; i < t->width[c]; i++) fputs(style.utf8 ? "─" : "-", stdout);

@@ -31,16 +31,16 @@ static void put_vector(struct style style, const char *name, const struct vector
   put_padded(stdout, style, name, 10);
   for (int i = first; i < first + count && i < first + SHOWN_NUMBERS; i++) put_number(v->values[i]);
   if (count > SHOWN_NUMBERS) printf(" %s", symbol(style, "…", ".."));
-  printf(" %snorm %.3g\n", color(style, ROLE_DIM), sqrt(sum));
-  fputs(color(style, ROLE_PLAIN), stdout);
+  printf(" %snorm %.3g\n", color(style, INK_DIM), sqrt(sum));
+  fputs(color(style, INK_PLAIN), stdout);
 }
 
 static void put_moment(struct style style, int number, const char *name) {
-  printf("%s%2d %-8s%s  ", color(style, ROLE_TITLE), number, name, color(style, ROLE_PLAIN));
+  printf("%s%2d %-8s%s  ", color(style, INK_TITLE), number, name, color(style, INK_PLAIN));
 }
 
 static void put_missing(struct style style, const char *what, const char *remedy) {
-  printf("             %s%s: not logged (%s)%s\n", color(style, ROLE_DIM), what, remedy, color(style, ROLE_PLAIN));
+  printf("             %s%s: not logged (%s)%s\n", color(style, INK_DIM), what, remedy, color(style, INK_PLAIN));
 }
 
 /* ---- before attention ------------------------------------------------------------------------------------------ */
@@ -48,12 +48,12 @@ static void put_missing(struct style style, const char *what, const char *remedy
 static void put_header(const struct step_view *w, struct style style) {
   const char *dot = symbol(style, "·", "-"), *times = symbol(style, "×", "x");
   bool correct = !w->fault || strcmp(w->fault, "none") == 0;
-  fputs(color(style, ROLE_TITLE), stdout);
+  fputs(color(style, INK_TITLE), stdout);
   put_shown(stdout, style, w->model ? w->model : "unnamed model");
-  printf("%s %s %d layers %s %d heads %s %d   run %d of %d: %s", color(style, ROLE_PLAIN), dot, w->n_layer, times,
-         w->n_head, times, w->head_dim, w->at.run, w->last_run, color(style, correct ? ROLE_GOOD : ROLE_BAD));
+  printf("%s %s %d layers %s %d heads %s %d   run %d of %d: %s", color(style, INK_PLAIN), dot, w->n_layer, times,
+         w->n_head, times, w->head_dim, w->at.run, w->last_run, color(style, correct ? INK_GOOD : INK_BAD));
   put_shown(stdout, style, correct ? "correct" : w->fault);
-  printf("%s\nstep %d of 0..%d (", color(style, ROLE_PLAIN), w->at.step, w->last_step);
+  printf("%s\nstep %d of 0..%d (", color(style, INK_PLAIN), w->at.step, w->last_step);
   put_shown(stdout, style, w->mode ? w->mode : "mode unknown");
   fputs(", ", stdout);
   put_shown(stdout, style, w->source ? w->source : "source unknown");
@@ -67,7 +67,7 @@ static void put_header(const struct step_view *w, struct style style) {
 
 static void put_rule(const struct step_view *w, struct style style) {
   int right = w->length_before, used = w->position;
-  printf("%sRule%s  t = cache length read BEFORE the append = ", color(style, ROLE_TITLE), color(style, ROLE_PLAIN));
+  printf("%sRule%s  t = cache length read BEFORE the append = ", color(style, INK_TITLE), color(style, INK_PLAIN));
   if (right == NOT_LOGGED) {
     printf("not recorded; ");
     if (used == NOT_LOGGED)
@@ -77,10 +77,10 @@ static void put_rule(const struct step_view *w, struct style style) {
     return;
   }
   if (used == right) {
-    printf("%d; this step used wpe[%d]  %sok%s\n", right, used, color(style, ROLE_GOOD), color(style, ROLE_PLAIN));
+    printf("%d; this step used wpe[%d]  %sok%s\n", right, used, color(style, INK_GOOD), color(style, INK_PLAIN));
     return;
   }
-  printf("%d\n      %s", right, color(style, ROLE_BAD));
+  printf("%d\n      %s", right, color(style, INK_BAD));
   if (used == NOT_LOGGED)
     printf("no row of wpe was added, or none recorded; wpe[%d] is right", right);
   else if (used == right + 1)
@@ -89,7 +89,7 @@ static void put_rule(const struct step_view *w, struct style style) {
     printf("t = 0 used, %d right: positions start again at 0", right);
   else
     printf("t = %d used, %d right: %d too %s", used, right, abs(used - right), used > right ? "far" : "low");
-  printf("%s\n", color(style, ROLE_PLAIN));
+  printf("%s\n", color(style, INK_PLAIN));
 }
 
 /* The length that was read, and what was used if it was not that. */
@@ -103,9 +103,9 @@ static void put_read(const struct step_view *w, struct style style) {
   if (w->position == w->length_before)
     printf("t = %d\n", w->position);
   else if (w->position == NOT_LOGGED)
-    printf("%sno position was used%s\n", color(style, ROLE_BAD), color(style, ROLE_PLAIN));
+    printf("%sno position was used%s\n", color(style, INK_BAD), color(style, INK_PLAIN));
   else
-    printf("%sbut t = %d was used%s\n", color(style, ROLE_BAD), w->position, color(style, ROLE_PLAIN));
+    printf("%sbut t = %d was used%s\n", color(style, INK_BAD), w->position, color(style, INK_PLAIN));
 }
 
 static void put_embed(const struct step_view *w, struct style style) {
@@ -168,7 +168,7 @@ static kvs_status put_row(sqlite3 *db, const struct step_view *w, struct style s
   kvs_status status = row_token(db, w, row, &text, err);
   if (status != KVS_OK) return status;
   bool itself = w->row == NOT_LOGGED ? row == w->length_before : row == w->row;
-  printf("           %s%s%5d ", color(style, itself ? ROLE_SELF : ROLE_PLAIN), itself ? symbol(style, "▸", ">") : " ",
+  printf("           %s%s%5d ", color(style, itself ? INK_SELF : INK_PLAIN), itself ? symbol(style, "▸", ">") : " ",
          row);
   put_padded(stdout, style, text ? text : "?", 14);
   free(text);
@@ -180,7 +180,7 @@ static kvs_status put_row(sqlite3 *db, const struct step_view *w, struct style s
     printf("  %6.3f  ", w->weights.values[row]);
     put_bar(stdout, style, largest > 0 ? w->weights.values[row] / largest : 0, 16);
   }
-  printf("%s%s%s\n", itself ? " " : "", itself ? symbol(style, "← itself", "<- itself") : "", color(style, ROLE_PLAIN));
+  printf("%s%s%s\n", itself ? " " : "", itself ? symbol(style, "← itself", "<- itself") : "", color(style, INK_PLAIN));
   return KVS_OK;
 }
 
@@ -191,8 +191,8 @@ static kvs_status put_rows(sqlite3 *db, const struct step_view *w, struct style 
   double largest = 0;
   for (int i = 0; i < w->weights.count; i++)
     if (w->weights.values[i] > largest) largest = w->weights.values[i];
-  printf("           %s   row %-14s %7s  %6s%s\n", color(style, ROLE_DIM), "token", "score", "weight",
-         color(style, ROLE_PLAIN));
+  printf("           %s   row %-14s %7s  %6s%s\n", color(style, INK_DIM), "token", "score", "weight",
+         color(style, INK_PLAIN));
   kvs_status status = KVS_OK;
   for (int i = 0; i < count && status == KVS_OK; i++) {
     if (chosen[i]) {
@@ -203,9 +203,9 @@ static kvs_status put_rows(sqlite3 *db, const struct step_view *w, struct style 
     double sum = 0;
     for (; i < count && !chosen[i]; i++, left_out++) sum += i < w->weights.count ? w->weights.values[i] : 0;
     i--;
-    printf("                 %s%s %d rows left out", color(style, ROLE_DIM), symbol(style, "…", ".."), left_out);
+    printf("                 %s%s %d rows left out", color(style, INK_DIM), symbol(style, "…", ".."), left_out);
     if (w->weights.values) printf(", together %.3f", sum);
-    printf("%s\n", color(style, ROLE_PLAIN));
+    printf("%s\n", color(style, INK_PLAIN));
   }
   free(chosen);
   return status;
@@ -214,9 +214,9 @@ static kvs_status put_rows(sqlite3 *db, const struct step_view *w, struct style 
 static void put_extent(const struct step_view *w, struct style style, int count) {
   int right = w->length_before == NOT_LOGGED ? count : w->length_before + 1;
   if (count == right) return;
-  printf("             %s%d rows attended, %d right: %s%s\n", color(style, ROLE_BAD), count, right,
+  printf("             %s%d rows attended, %d right: %s%s\n", color(style, INK_BAD), count, right,
          count < right ? "its past and itself are not all there" : "more than its past and itself",
-         color(style, ROLE_PLAIN));
+         color(style, INK_PLAIN));
 }
 
 static kvs_status put_attention(sqlite3 *db, const struct step_view *w, struct style style, kvs_error *err) {
@@ -265,7 +265,7 @@ static void put_output(const struct step_view *w, struct style style) {
 }
 
 static void put_next(const struct step_view *w, struct style style) {
-  printf("\n%sNext token%s\n", color(style, ROLE_TITLE), color(style, ROLE_PLAIN));
+  printf("\n%sNext token%s\n", color(style, INK_TITLE), color(style, INK_PLAIN));
   if (w->next_count == 0) put_missing(style, "top_token", "another engine may leave it out");
   for (int i = 0; i < w->next_count; i++) {
     printf("           %6d ", i + 1);

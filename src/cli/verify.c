@@ -45,12 +45,12 @@ static kvs_status print_step(void *context, const kvs_verify_step *step, kvs_err
   if (step->identical)
     puts("   identical bits");
   else if (step->cached_length != step->scratch_length)
-    printf("   %sthe cache holds %d rows, not %d%s\n", color(t->style, ROLE_BAD), step->cached_length,
-           step->scratch_length, color(t->style, ROLE_PLAIN));
+    printf("   %sthe cache holds %d rows, not %d%s\n", color(t->style, INK_BAD), step->cached_length,
+           step->scratch_length, color(t->style, INK_PLAIN));
   else {
     /* The earliest trace of a difference: K and V are computed before the logits. */
     const kvs_verify_difference *first = !step->k.identical ? &step->k : &step->v;
-    printf("   %sdiffers%s", color(t->style, ROLE_BAD), color(t->style, ROLE_PLAIN));
+    printf("   %sdiffers%s", color(t->style, INK_BAD), color(t->style, INK_PLAIN));
     if (!first->identical) printf(" from layer %d, row %d on", first->layer, first->row);
     putchar('\n');
   }
