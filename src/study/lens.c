@@ -83,7 +83,7 @@ static struct lens_layer conclude(const float *logits, int count, int token) {
     if (logits[i] > logits[answer.top]) answer.top = i;
   for (int i = 0; i < count; i++) {
     sum += exp((double)logits[i] - (double)logits[answer.top]);
-    answer.rank += logits[i] > logits[token] || (logits[i] == logits[token] && i < token);
+    answer.rank += logits[i] > logits[token] || (i < token && logits[i] == logits[token]);
   }
   answer.top_probability = 1 / sum;
   answer.probability = exp((double)logits[token] - (double)logits[answer.top]) / sum;

@@ -30,7 +30,6 @@ static int on_property(VTermProp property, VTermValue *value, void *user) {
     p->alternate = value->boolean;
     p->alternates += value->boolean != 0;
   }
-  if (property == VTERM_PROP_CURSORVISIBLE) p->cursor = value->boolean;
   return 1;
 }
 
@@ -106,6 +105,18 @@ void pty_close(struct pty *p) {
   p->master = -1;
 }
 
+/* Whether the cursor is shown, from the bytes themselves: libvterm makes it a part of what ESC 7 saves and leaving the alternate
+ * screen restores, which terminals do not. */
+static void watch_cursor(struct pty *p, const char *bytes, size_t count) {
+  static const char show[] = "\033[?25h", hide[] = "\033[?25l";
+  for (size_t i = 0; i < count; i++) {
+    memmove(p->tail, p->tail + 1, sizeof p->tail - 1);
+    p->tail[sizeof p->tail - 1] = bytes[i];
+    if (memcmp(p->tail, show, sizeof p->tail) == 0) p->cursor = true;
+    if (memcmp(p->tail, hide, sizeof p->tail) == 0) p->cursor = false;
+  }
+}
+
 bool pty_pump(struct pty *p, double seconds) {
   char bytes[65536];
   struct pollfd in = {p->master, POLLIN, 0};
@@ -117,6 +128,7 @@ bool pty_pump(struct pty *p, double seconds) {
     return false;
   }
   p->received += (size_t)n;
+  watch_cursor(p, bytes, (size_t)n);
   vterm_input_write(p->vterm, bytes, (size_t)n);
   return true;
 }
@@ -140,6 +152,11 @@ void pty_resize(struct pty *p, int rows, int columns) {
   struct winsize size = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)columns};
   while (pty_pump(p, 0)) continue; /* what was drawn for the old size */
   vterm_set_size(p->vterm, rows, columns);
+  /* libvterm keeps a scrolling region that begins below its new last line, and falls over it. What the program draws for the old
+   * size is drawn over anyway. */
+  static const char whole[] = "\033[r";
+  if (p->alternate)
+    vterm_input_write(p->vterm, whole, sizeof whole - 1); /* it goes home too, which a shell would not expect */
   p->rows = rows;
   p->columns = columns;
   ioctl(p->master, TIOCSWINSZ, &size); /* raises SIGWINCH in the program */

@@ -20,6 +20,7 @@ struct pty {
   VTermScreen *screen;
   int rows, columns;
   bool alternate, cursor;
+  char tail[6];   /* the last bytes received */
   int alternates; /* how often the alternate screen was entered */
   size_t received;
   struct termios before; /* the modes that the program found */
