@@ -189,6 +189,41 @@ static void a_row_written_twice(void **state) {
   no_error();
 }
 
+/* Layer 0 by the step's lengths, layer 1 by its own events; what was written, what was not, and what nobody can tell. */
+static void what_an_append_did(void **state) {
+  (void)state;
+  sql("INSERT INTO kv_row VALUES (1, 0, 0, 0, NULL, NULL), (1, 0, 0, 1, NULL, NULL), (1, 0, 3, 2, NULL, NULL);"
+      "INSERT INTO head_step (run, step, layer, head) VALUES (1, 0, 0, 0), (1, 1, 0, 0), (1, 2, 0, 0), (1, 2, 1, 0);"
+      "INSERT INTO event VALUES (1, 2, 20, 'project', 1, 5), (1, 2, 21, 'append', 1, 7), (1, 2, 22, 'mlp', 1, 7)");
+  const struct look_append *again = look_append(look, 1, 1, 0), *own = look_append(look, 1, 2, 1);
+  assert_int_equal(again->before, 1);
+  assert_int_equal(again->after, 2);
+  assert_int_equal(again->row, 0); /* not 1 */
+  assert_true(again->logged);
+  assert_int_equal(own->before, 5);
+  assert_int_equal(own->after, 7);
+  assert_int_equal(own->row, 5); /* by the rule: kv_row has nothing of this layer */
+  assert_false(own->logged);
+  assert_null(look_append(look, 1, 9, 0));
+  assert_null(look_append(look, 7, 0, 0));
+  assert_int_equal(look_row_origin(look, 1, 2, 0, 0), LOOK_WRITTEN);
+  assert_int_equal(look_row_origin(look, 1, 2, 0, 1), LOOK_NEVER);
+  assert_int_equal(look_row_origin(look, 1, 2, 0, 2), LOOK_NEVER);
+  assert_int_equal(look_row_origin(look, 1, 2, 0, 3), LOOK_WRITTEN);
+  assert_int_equal(look_row_origin(look, 1, 1, 0, 3), LOOK_NEVER); /* not yet */
+  assert_int_equal(look_row_origin(look, 1, 2, 1, 1), LOOK_NOT_LOGGED);
+  sql("DELETE FROM kv_row; DELETE FROM head_step WHERE step = 2;"
+      "INSERT INTO kv_row VALUES (1, 0, 1, 1, NULL, NULL); UPDATE step SET cache_length_before = cache_length_before + "
+      "1");
+  refresh(true);
+  assert_int_equal(look_row_origin(look, 1, 2, 0, 0), LOOK_EARLIER);
+  assert_int_equal(look_row_origin(look, 1, 2, 0, 3), LOOK_NOT_LOGGED); /* step 2 was not logged */
+  sql("DELETE FROM kv_row; DELETE FROM head_step");
+  refresh(true);
+  assert_int_equal(look_append(look, 1, 2, 0)->logged, false);
+  no_error();
+}
+
 /* The same answers from a list and, where that would be too long, one by one. */
 static void a_run_too_long_for_a_list(void **state) {
   (void)state;
@@ -516,6 +551,7 @@ int main(void) {
                                      test(vectors_of_every_kind),
                                      test(summaries_stored_and_reckoned),
                                      test(a_row_written_twice),
+                                     test(what_an_append_did),
                                      test(a_run_too_long_for_a_list),
                                      test(finding_a_token),
                                      test(two_runs_differ),

@@ -79,6 +79,19 @@ static void cache_view(void **state) {
   sees("K and V of this layer were not logged");
 }
 
+static void what_was_not_logged(void **state) {
+  (void)state;
+  open_at("traces/sample-austen.db", 1, 7, 2, 1);
+  EACH_SIZE(i) {
+    sees("layer 2 head 1: not logged (--layers)");
+    sees("8 weights: not logged");
+    misses("sum 0.000");
+  }
+  drive_action(&drive, ACTION_VIEW_3);
+  draw(80, 24);
+  sees("layer 2 head 1 was not logged in this step");
+}
+
 /* `SELECT f32_norm(k), f32_norm(v) FROM kv_row`: the whole row, not one head's 32 numbers of it. */
 static void whole_rows(void **state) {
   (void)state;
@@ -248,6 +261,7 @@ int main(void) {
       cmocka_unit_test_teardown(where_the_prompt_ends, shut),
       cmocka_unit_test_teardown(faults_in_words, shut),
       cmocka_unit_test_teardown(cache_view, shut),
+      cmocka_unit_test_teardown(what_was_not_logged, shut),
       cmocka_unit_test_teardown(whole_rows, shut),
       cmocka_unit_test_teardown(map_view, shut),
       cmocka_unit_test_teardown(heads_view, shut),

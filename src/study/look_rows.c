@@ -97,7 +97,7 @@ int look_written(struct look *look, int run, int step, int layer, int expected, 
   const int key[LOOK_KEYS] = {run, layer};
   const struct pairs *pairs = get_pairs(look, WRITERS, ASK_WRITERS, key, 2);
   int found = LOOK_NONE;
-  *any = pairs && pairs->count > 0;
+  *any = pairs && pairs->count > 0 && pairs->count <= LONGEST_LIST; /* too long to be sure that none was */
   if (expected >= 0 && look_writer(look, run, step, layer, expected) == step) return expected;
   for (int i = 0; pairs && pairs->count <= LONGEST_LIST && i < pairs->count; i++)
     if (pairs->pair[i].step == step) found = pairs->pair[i].row;
