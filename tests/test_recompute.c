@@ -51,7 +51,7 @@ static void run_engine(const kvs_model *model, const struct feed *f, kvs_trace *
 
 static void make(const kvs_model *model, const struct feed *f) {
   kvs_trace *trace;
-  kvs_trace_source source = {&model->config, "made", "00ff", model->config.n_vocab, no_text, NULL};
+  kvs_trace_source source = {&model->config, "made", "00ff", model->config.n_vocab, no_text, NULL, NULL, NULL};
   ok(kvs_trace_create(in_folder("a.db"), KVS_TRACE_REPLACE, &trace, &error));
   ok(kvs_trace_begin_run_from(trace, &source, NULL, f->log, NULL, &error));
   run_engine(model, f, trace);
