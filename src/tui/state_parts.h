@@ -1,0 +1,28 @@
+/* state_parts.h (private): what the files of the state share. */
+#ifndef KVS_TUI_STATE_PARTS_H
+#define KVS_TUI_STATE_PARTS_H
+
+#include "tui/state.h"
+
+/* `value`, or the end of low … high that it lies beyond; low where there is nothing between. */
+int state_between(int value, int low, int high);
+
+/* To another step, whole: its last moment. */
+void state_go_to_step(struct state *state, const struct limits *limits, int step);
+
+/* To another run, round and round. It keeps the step, so that two runs can be looked at in turn. */
+void state_go_to_run(struct state *state, const struct limits *limits, long long run);
+
+/* ---- state_line.c ---- */
+
+void state_request_search(struct state *state, int direction);
+void state_begin_line(struct state *state, enum input_mode mode);
+void state_request_sql(struct state *state, const char *query);
+
+/* Keys keep their editing meaning while a line is typed; the caller hands over their usual actions. */
+void state_edit_action(struct state *state, const struct limits *limits, enum action action);
+
+/* A prediction takes a number and nothing else, so that no dial moves under the question. */
+void state_predict_action(struct state *state, enum action action);
+
+#endif
