@@ -87,12 +87,23 @@ KVS_API kvs_status kvs_trace_begin_run(kvs_trace *trace, kvs_model *model, const
 KVS_API kvs_status kvs_trace_begin_run_from(kvs_trace *trace, const kvs_trace_source *source, const kvs_run_info *info,
                                             const kvs_log *log, int *run, kvs_error *err);
 
+/* Opens run number `run` of an existing file again, so that more steps follow its last one; `log` says how those are logged.
+ * Before the first of them the engine must have been fed what the run was fed, unobserved, with the same fault. finished_at
+ * is NULL from the first new step on; before it nothing in the file changes.
+ * Errors: as for kvs_trace_begin_run; KVS_ERR_INPUT (no such run, or another engine's). */
+KVS_API kvs_status kvs_trace_resume_run(kvs_trace *trace, kvs_model *model, const kvs_tokenizer *tokenizer, int run,
+                                        const kvs_log *log, kvs_error *err);
+
 /* The observer to hand to kvs_engine_observe. Each decode step, and each prefill batch, is one transaction. An error it returns
  * (KVS_ERR_IO: disk full) rolls that transaction back; every earlier step stays in the file. */
 KVS_API kvs_observer kvs_trace_observer(kvs_trace *trace);
 
 /* Sets run.finished_at. */
 KVS_API kvs_status kvs_trace_end_run(kvs_trace *trace, kvs_error *err);
+
+/* Leaves the open run without ending it: half a step is taken back, every whole one stays, and another process may write. Call it
+ * when a step was cancelled. Harmless when no run is open. */
+KVS_API void kvs_trace_leave_run(kvs_trace *trace);
 
 /* Leaves ONE file in DELETE journal mode and frees the trace, also on failure. (While another program reads it, the file is complete too,
  * but stays in WAL mode with an empty -wal beside it until it is next written to.) A run that was not ended stays without

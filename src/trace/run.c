@@ -144,8 +144,7 @@ static kvs_status extend_numbers(kvs_trace *trace, const kvs_config *config, kvs
   return kvs_trace_exec(trace, sql, err);
 }
 
-/* Inside the transaction that begins a run: a new file's schema and vocabulary, or an old file's check. */
-static kvs_status prepare_file(kvs_trace *trace, const kvs_trace_source *source, kvs_error *err) {
+kvs_status kvs_trace_prepare_file(kvs_trace *trace, const kvs_trace_source *source, kvs_error *err) {
   int64_t objects = 0, id = 0, version = 0;
   kvs_status status = pragma_value(trace, "SELECT count(*) FROM sqlite_schema", &objects, err);
   int runs = 0;
@@ -160,6 +159,7 @@ static kvs_status prepare_file(kvs_trace *trace, const kvs_trace_source *source,
   if (status == KVS_OK) status = pragma_value(trace, "SELECT count(*) FROM token", &tokens, err);
   if (status == KVS_OK) status = tokens > 0 ? compare_tokens(trace, source, err) : write_tokens(trace, source, err);
   if (status == KVS_OK) status = extend_numbers(trace, source->config, err);
+  trace->checked = status == KVS_OK;
   return status;
 }
 
@@ -257,7 +257,7 @@ static bool *copy_choice(const bool *chosen, int count) {
   return copy;
 }
 
-static kvs_status set_log(kvs_trace *trace, const kvs_log *log, kvs_error *err) {
+kvs_status kvs_trace_set_log(kvs_trace *trace, const kvs_log *log, kvs_error *err) {
   static const kvs_log everything = {.level = KVS_LOG_ATTENTION, .last_step = -1};
   if (!log) log = &everything;
   trace->level = log->level;
@@ -282,7 +282,7 @@ void kvs_trace_forget_run(kvs_trace *trace) {
   trace->layers = trace->heads = NULL;
   trace->run = 0;
   trace->seq = 0;
-  trace->failed = false;
+  trace->failed = trace->reopens = false;
   trace->last_step_reported = trace->last_step_kept = -1;
 }
 
@@ -301,10 +301,10 @@ kvs_status kvs_trace_begin_run_from(kvs_trace *trace, const kvs_trace_source *so
   kvs_trace_forget_run(trace);
   trace->source = *source;
   trace->config = *source->config;
-  kvs_status status = set_log(trace, log, err);
+  kvs_status status = kvs_trace_set_log(trace, log, err);
   if (status == KVS_OK) status = kvs_trace_open(trace, source->config, err);
   if (status == KVS_OK) status = kvs_trace_begin(trace, err);
-  if (status == KVS_OK) status = prepare_file(trace, source, err);
+  if (status == KVS_OK) status = kvs_trace_prepare_file(trace, source, err);
   int number = 0;
   if (status == KVS_OK) status = write_run(trace, source, info, &number, err);
   if (status == KVS_OK) status = kvs_trace_prepare_inserts(trace, err);
@@ -323,17 +323,25 @@ static const unsigned char *tokenizer_bytes(const void *context, int token, size
   return kvs_tokenizer_bytes(context, token, length);
 }
 
-kvs_status kvs_trace_begin_run(kvs_trace *trace, kvs_model *model, const kvs_tokenizer *tokenizer,
-                               const kvs_run_info *info, const kvs_log *log, int *run, kvs_error *err) {
+kvs_status kvs_trace_source_of(kvs_model *model, const kvs_tokenizer *tokenizer, kvs_trace_source *source,
+                               kvs_error *err) {
   const char *sha256;
   kvs_status status = kvs_model_sha256(model, &sha256, err);
   if (status != KVS_OK) return status;
-  kvs_trace_source source = {.config = kvs_model_config(model),
-                             .model = kvs_model_name(model),
-                             .sha256 = sha256,
-                             .tokens = kvs_tokenizer_size(tokenizer),
-                             .bytes = tokenizer_bytes,
-                             .context = tokenizer};
+  *source = (kvs_trace_source){.config = kvs_model_config(model),
+                               .model = kvs_model_name(model),
+                               .sha256 = sha256,
+                               .tokens = kvs_tokenizer_size(tokenizer),
+                               .bytes = tokenizer_bytes,
+                               .context = tokenizer};
+  return KVS_OK;
+}
+
+kvs_status kvs_trace_begin_run(kvs_trace *trace, kvs_model *model, const kvs_tokenizer *tokenizer,
+                               const kvs_run_info *info, const kvs_log *log, int *run, kvs_error *err) {
+  kvs_trace_source source;
+  kvs_status status = kvs_trace_source_of(model, tokenizer, &source, err);
+  if (status != KVS_OK) return status;
   return kvs_trace_begin_run_from(trace, &source, info, log, run, err);
 }
 

@@ -143,7 +143,7 @@ kvs_status kvs_trace_commit(kvs_trace *trace, kvs_error *err) {
     return status;
   }
   trace->in_transaction = false;
-  trace->made_file = false;
+  trace->made_file = trace->reopens = false;
   trace->last_step_kept = trace->last_step_reported;
   return move_wal(trace, err);
 }
@@ -173,7 +173,14 @@ static kvs_status check_folder(const char *path, kvs_error *err) {
   return status;
 }
 
-static kvs_status check_path(const char *path, kvs_trace_open_mode mode, kvs_error *err) {
+/* Whether this is the file that kvs_trace_create has inspected. Looking into it again would be worse than useless: closing any
+ * descriptor of a file drops this process's locks on it (fcntl(2)), also those of an SQLite connection that reads it. */
+static bool is_inspected(const kvs_trace *trace, const struct stat *st) {
+  return trace && trace->inspected && trace->device == (uint64_t)st->st_dev && trace->inode == (uint64_t)st->st_ino;
+}
+
+/* `trace` NULL: it is being created. */
+static kvs_status check_path(const kvs_trace *trace, const char *path, kvs_trace_open_mode mode, kvs_error *err) {
   if (!*path) return kvs_fail(err, KVS_ERR_IO, "the trace's file name is empty; name a file");
   const char *slash = strrchr(path, '/');
   size_t most = NAME_MAX - strlen("-journal"); /* SQLite puts its log and its journal beside the file */
@@ -194,7 +201,7 @@ static kvs_status check_path(const char *path, kvs_trace_open_mode mode, kvs_err
                     "%s: exists already; add a run to it (--append), replace it (--force), or choose another name",
                     path);
   if (mode == KVS_TRACE_APPEND) {
-    kvs_status status = kvs_trace_inspect(path, err);
+    kvs_status status = is_inspected(trace, &st) ? KVS_OK : kvs_trace_inspect(path, err);
     if (status != KVS_OK) return status;
     if (access(path, W_OK) != 0)
       return kvs_fail(err, KVS_ERR_IO, "%s: cannot be written (%s); chmod or copy it", path, strerror(errno));
@@ -204,14 +211,17 @@ static kvs_status check_path(const char *path, kvs_trace_open_mode mode, kvs_err
 
 kvs_status kvs_trace_create(const char *path, kvs_trace_open_mode mode, kvs_trace **out, kvs_error *err) {
   *out = NULL;
-  kvs_status status = check_path(path, mode, err);
+  kvs_status status = check_path(NULL, path, mode, err);
   if (status != KVS_OK) return status;
+  struct stat st;
   kvs_trace *trace = calloc(1, sizeof *trace);
   if (trace) {
     trace->mode = mode;
     trace->path = strdup(path);
     trace->file = kvs_trace_file_name(path);
     trace->last_step_reported = trace->last_step_kept = -1;
+    trace->inspected = mode == KVS_TRACE_APPEND && stat(path, &st) == 0;
+    if (trace->inspected) trace->device = (uint64_t)st.st_dev, trace->inode = (uint64_t)st.st_ino;
   }
   if (!trace || !trace->path || !trace->file) {
     if (trace) free(trace->path), free(trace->file);
@@ -291,7 +301,7 @@ static kvs_status connect_file(kvs_trace *trace, const kvs_config *config, kvs_e
 
 kvs_status kvs_trace_open(kvs_trace *trace, const kvs_config *config, kvs_error *err) {
   if (trace->db) return KVS_OK;
-  kvs_status status = check_path(trace->path, trace->mode, err); /* it may have changed since kvs_trace_create */
+  kvs_status status = check_path(trace, trace->path, trace->mode, err); /* it may have changed since kvs_trace_create */
   if (status != KVS_OK) return status;
   bool appending = trace->mode == KVS_TRACE_APPEND && access(trace->file, F_OK) == 0;
   if (trace->mode == KVS_TRACE_REPLACE) status = check_unused(trace, err);

@@ -34,11 +34,14 @@ struct kvs_trace {
   char *path; /* as the caller gave it, for messages */
   char *file; /* the same, so that SQLite takes it for a file's name and nothing else */
   kvs_trace_open_mode mode;
-  sqlite3 *db;    /* NULL before the first run */
-  bool whole;     /* a run is one transaction and has no events: it is brought in from elsewhere */
-  bool made_file; /* this trace created the file, and has not committed anything in it yet */
-  int wal_pages;  /* pages in the write-ahead log after the last commit */
-  int wal_limit;  /* from how many on they are moved into the file */
+  sqlite3 *db;            /* NULL before the first run */
+  bool whole;             /* a run is one transaction and has no events: it is brought in from elsewhere */
+  bool inspected;         /* the file that is there now was looked at in kvs_trace_create */
+  uint64_t device, inode; /* it is this one */
+  bool checked;           /* the file is of the model and the vocabulary that are being written */
+  bool made_file;         /* this trace created the file, and has not committed anything in it yet */
+  int wal_pages;          /* pages in the write-ahead log after the last commit */
+  int wal_limit;          /* from how many on they are moved into the file */
 
   int run; /* 0: no run is open */
   kvs_config config;
@@ -48,7 +51,8 @@ struct kvs_trace {
   bool *layers, *heads; /* [n_layer], [n_head] */
   sqlite3_stmt *insert[KVS_INSERT_COUNT];
   bool in_transaction;
-  bool failed; /* a step was rolled back: nothing more may follow it in this run */
+  bool reopens; /* the run was finished, and is not with the first step that is added */
+  bool failed;  /* a step was rolled back: nothing more may follow it in this run */
   int64_t seq;
   int last_step_reported, last_step_kept; /* -1: none */
   kvs_trace_input *inputs;
@@ -76,6 +80,19 @@ void kvs_trace_rollback(kvs_trace *trace);
 
 /* Opens the file for the first run: creates or replaces it, or appends to it. */
 kvs_status kvs_trace_open(kvs_trace *trace, const kvs_config *config, kvs_error *err);
+
+/* Within the transaction of the first step that is added to a finished run: it is finished no more. */
+kvs_status kvs_trace_reopen_run(kvs_trace *trace, kvs_error *err);
+
+/* What a run takes from its model and tokenizer. */
+kvs_status kvs_trace_source_of(kvs_model *model, const kvs_tokenizer *tokenizer, kvs_trace_source *source,
+                               kvs_error *err);
+
+/* Inside the transaction that begins a run: a new file's schema and vocabulary, or an old file's check. */
+kvs_status kvs_trace_prepare_file(kvs_trace *trace, const kvs_trace_source *source, kvs_error *err);
+
+/* What is logged of the run. */
+kvs_status kvs_trace_set_log(kvs_trace *trace, const kvs_log *log, kvs_error *err);
 
 /* Frees what belongs to the open run. */
 void kvs_trace_forget_run(kvs_trace *trace);

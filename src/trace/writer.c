@@ -252,7 +252,9 @@ static kvs_status ready(kvs_trace *trace, kvs_error *err) {
   if (trace->failed)
     return kvs_fail(err, KVS_ERR_USAGE, "%s: a step of this run was lost, so no more can follow; begin a new run",
                     trace->path);
-  return trace->in_transaction ? KVS_OK : kvs_trace_begin(trace, err);
+  if (trace->in_transaction) return KVS_OK;
+  kvs_status status = kvs_trace_begin(trace, err);
+  return status == KVS_OK && trace->reopens ? kvs_trace_reopen_run(trace, err) : status;
 }
 
 /* An error takes the whole transaction back: no half step is ever committed. */
