@@ -153,7 +153,7 @@ fault-pages: all
 
 # The pictures of docs/screen.md: each is the sample trace after the keys in the file beside it.
 screens: all
-	for keys in docs/screens/*.keys; do ./kvstep view traces/sample-reverse.db --keys $$keys || exit 1; done
+	for keys in docs/screens/*.keys; do ./kvstep view --read-only traces/sample-reverse.db --keys $$keys || exit 1; done
 
 # ---- installing -----------------------------------------------------------------------------------------------------
 

@@ -186,7 +186,7 @@ static void commands_move_dials_or_say_why_not(void **unused) {
       {"layer two", "layer: \"two\" is no number", 0, 0},
       {"step", "step: \"\" is no number", 0, 0},
       {"run 4", "run 4: there are 1 to 3", 0, 0},
-      {"fly", "no command \"fly\"; there are step, layer, head, row, run, sql, save-screen, help, quit", 0, 0},
+      {"fly", "no command \"fly\"; there are step, layer, head, row, run, sql, prompt, fault, decode, save-screen, help, quit", 0, 0},
       {"save-screen", "save-screen needs a file's name: .svg with colours, any other as text", 0, 0},
       {"next-layer", "", 0, 1},
       {"7.2.1", "", 7, 2},

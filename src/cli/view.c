@@ -7,10 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sqlite3.h>
+
 #include "cli/commands.h"
 #include "cli/model_files.h"
 #include "cli/out.h"
 #include "kvstep/kvstep.h"
+#include "study/live.h"
 #include "study/look.h"
 #include "tui/app.h"
 #include "tui/script.h"
@@ -18,9 +21,9 @@
 
 struct values {
   struct start start;
-  const char *keys, *size;
+  const char *keys, *size, *model;
   int depth;
-  bool ascii;
+  bool ascii, read_only;
 };
 
 /* Larger than any terminal; a grid of it is still drawn at once. */
@@ -39,32 +42,81 @@ static int read_size(const struct command *command, const char *text, struct scr
   return -1;
 }
 
-/* The built-in model with these weights; NULL: it was another one. */
-static kvs_model *builtin_with(const char *sha256) {
-  for (int i = 0; *sha256 && kvs_builtin_at(i); i++) {
-    kvs_model *model;
-    const char *hex;
-    kvs_error err;
-    if (kvs_model_open(kvs_builtin_at(i)->name, &model, &err) != KVS_OK) continue;
-    if (kvs_model_sha256(model, &hex, &err) == KVS_OK && strcmp(hex, sha256) == 0) return model;
-    kvs_model_free(model);
-  }
-  return NULL;
+/* ---- the trace, and the model to decode on with ---------------------------------------------------------------------- */
+
+/* What is shown, and how. */
+struct show {
+  const char *path; /* of the trace */
+  struct app_options app;
+  struct script_options script;
+  struct live *live;
+  char no_live[1100]; /* why there is none */
+};
+
+/* Opens the trace, shows it, and closes all of it: first who reads, then who writes, so that one file is left. *signal: to be
+ * raised in the end; 0: none. */
+static kvs_status show_trace(struct show *show, int *signal_number, kvs_error *err) {
+  struct sqlite3 *db = NULL;
+  struct look *look = NULL;
+  kvs_error close_err;
+  show->app.live = show->script.live = show->live;
+  show->app.no_live = show->script.no_live = *show->no_live ? show->no_live : NULL;
+  kvs_status status = kvs_trace_read(show->path, &db, err);
+  if (status == KVS_OK) status = look_open(db, &look, err);
+  if (status == KVS_OK)
+    status = show->script.path ? script_run(look, &show->script, err) : app_run(look, &show->app, signal_number, err);
+  look_close(look);
+  kvs_status closed = live_close(show->live, &close_err);
+  if (status != KVS_OK || closed == KVS_OK) return status;
+  *err = close_err;
+  return closed;
 }
 
-/* Shows the trace that has been opened; closes it. */
-static kvs_status show_look(struct sqlite3 *db, struct app_options *app, struct script_options *script,
-                            kvs_error *err) {
-  struct look *look;
-  kvs_status status = look_open(db, &look, err);
-  if (status != KVS_OK) return status;
-  const struct look_run *run = look_run(look, 1); /* all runs of a file are of one model */
-  kvs_model *model = run ? builtin_with(run->model_sha256) : NULL;
-  app->model = script->model = model;
-  status = script->path ? script_run(look, script, err) : app_run(look, app, err);
-  look_close(look);
-  kvs_model_free(model);
+/* Opens the model of that name if it decoded the trace's runs. */
+static kvs_status open_model(struct sqlite3 *db, const char *path, const char *name, kvs_model **model,
+                             kvs_tokenizer **tokenizer, kvs_error *err) {
+  *tokenizer = NULL;
+  kvs_status status = kvs_model_open(name, model, err);
+  if (status == KVS_OK) status = live_fits(db, path, *model, err);
+  if (status == KVS_OK) status = kvs_tokenizer_open(name, tokenizer, err);
+  if (status == KVS_OK) status = kvs_tokenizer_fits(*tokenizer, *model, err);
+  if (status == KVS_OK) return KVS_OK;
+  kvs_tokenizer_free(*tokenizer);
+  kvs_model_free(*model);
+  *model = NULL;
   return status;
+}
+
+/* The model that was named, or the built-in one that it was; none is no failure. */
+static kvs_status find_model(struct show *show, const char *name, kvs_model **model, kvs_tokenizer **tokenizer,
+                             kvs_error *err) {
+  struct sqlite3 *db;
+  *model = NULL;
+  kvs_status status = kvs_trace_read(show->path, &db, err);
+  if (status != KVS_OK) return status;
+  if (name) status = open_model(db, show->path, name, model, tokenizer, err);
+  for (int i = 0; !name && !*model && kvs_builtin_at(i); i++)
+    open_model(db, show->path, kvs_builtin_at(i)->name, model, tokenizer, NULL);
+  sqlite3_close(db); /* before live_open, which see */
+  if (!*model && status == KVS_OK)
+    snprintf(show->no_live, sizeof show->no_live, "no model at hand to decode on with: give -m DIR");
+  return status;
+}
+
+/* A session to decode in, if it can be; else the reason. Fails only if a model was named and is not the trace's. */
+static kvs_status find_live(struct show *show, const struct values *v, kvs_error *err) {
+  kvs_model *model;
+  kvs_tokenizer *tokenizer;
+  kvs_error why;
+  if (v->read_only) {
+    snprintf(show->no_live, sizeof show->no_live, "opened with --read-only, so nothing is decoded");
+    return KVS_OK;
+  }
+  kvs_status status = find_model(show, v->model, &model, &tokenizer, err);
+  if (status != KVS_OK || !model) return status;
+  if (live_open(show->path, model, tokenizer, &show->live, &why) != KVS_OK)
+    snprintf(show->no_live, sizeof show->no_live, "nothing can be decoded: %s", why.message);
+  return KVS_OK;
 }
 
 static int run_view(const struct command *command, struct arguments *arguments) {
@@ -72,33 +124,37 @@ static int run_view(const struct command *command, struct arguments *arguments) 
   int code = parse_options(command, arguments, &v);
   if (code >= 0) return code;
   const char *path = arguments->at[0];
-  struct app_options app = {.name = path, .start = &v.start, .ascii = v.ascii, .depth = v.depth - 1};
-  struct script_options script = {.name = path,
-                                  .start = &v.start,
-                                  .path = v.keys,
-                                  .rows = 24,
-                                  .columns = 80,
-                                  .ascii = v.ascii,
-                                  .depth = v.depth - 1};
+  struct show show = {.path = path,
+                      .app = {.name = path, .start = &v.start, .ascii = v.ascii, .depth = v.depth - 1},
+                      .script = {.name = path,
+                                 .start = &v.start,
+                                 .path = v.keys,
+                                 .rows = 24,
+                                 .columns = 80,
+                                 .ascii = v.ascii,
+                                 .depth = v.depth - 1}};
+  if (v.model && v.read_only) return usage_error(command, "-m and --read-only exclude each other");
   if (v.size && !v.keys) return usage_error(command, "--size goes with --keys; a terminal has its own");
-  code = read_size(command, v.size, &script);
+  code = read_size(command, v.size, &show.script);
   if (code >= 0) return code;
   kvs_error err;
-  struct sqlite3 *db = NULL;
-  kvs_status status = kvs_trace_read(path, &db, &err);
-  if (status == KVS_OK) status = show_look(db, &app, &script, &err);
+  int signal_number = 0;
+  kvs_status status = find_live(&show, &v, &err);
+  if (status == KVS_OK) status = show_trace(&show, &signal_number, &err);
+  if (signal_number) raise(signal_number);
   return status == KVS_OK ? EXIT_OK : report(&err);
 }
 
 /* ---- kvstep alone --------------------------------------------------------------------------------------------------- */
 
-/* The trace that is made for the occasion: in a folder of its own, gone from the file system as soon as it is open, or when
- * a signal ends us before. */
-static char demo_folder[PATH_MAX], demo_path[PATH_MAX + 16], demo_journal[PATH_MAX + 32];
+/* The trace that is made for the occasion, in a folder of its own. It grows while it is looked at, so it stays until the screen is
+ * left, or a signal ends us: the screen's own handlers hand over to this one. */
+static const char *const demo_ends[] = {"", "-journal", "-wal", "-shm"};
+#define DEMO_FILES (sizeof demo_ends / sizeof *demo_ends)
+static char demo_folder[PATH_MAX], demo_files[DEMO_FILES][PATH_MAX + 32];
 
 static void remove_demo(void) {
-  unlink(demo_path);
-  unlink(demo_journal);
+  for (size_t i = 0; i < DEMO_FILES; i++) unlink(demo_files[i]);
   rmdir(demo_folder);
 }
 
@@ -107,7 +163,8 @@ static void on_signal(int number) {
   raise(number); /* SA_RESETHAND: now it does what it usually does */
 }
 
-static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP,  SIGQUIT, SIGABRT, SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
+                             SIGSYS, SIGPIPE, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGTRAP};
 #define ENDING (sizeof ending / sizeof *ending)
 
 static kvs_status make_folder(kvs_error *err) {
@@ -117,8 +174,8 @@ static kvs_status make_folder(kvs_error *err) {
   if (length < 0 || (size_t)length >= sizeof demo_folder || !mkdtemp(demo_folder))
     return kvs_fail(err, KVS_ERR_IO, "%s: no folder for a temporary trace can be made: %s; TMPDIR names another place",
                     parent, strerror(errno));
-  snprintf(demo_path, sizeof demo_path, "%s/trace", demo_folder);
-  snprintf(demo_journal, sizeof demo_journal, "%s-journal", demo_path);
+  for (size_t i = 0; i < DEMO_FILES; i++)
+    snprintf(demo_files[i], sizeof demo_files[i], "%s/trace%s", demo_folder, demo_ends[i]);
   return KVS_OK;
 }
 
@@ -169,7 +226,7 @@ static kvs_status write_demo(const struct session *s, kvs_error *err) {
   static const char *const faults[] = {NULL, "off-by-one", "reset-to-zero"};
   kvs_trace *trace;
   kvs_error close_err;
-  kvs_status status = kvs_trace_create(demo_path, KVS_TRACE_NEW, &trace, err);
+  kvs_status status = kvs_trace_create(demo_files[0], KVS_TRACE_NEW, &trace, err);
   if (status != KVS_OK) return status;
   for (size_t i = 0; i < sizeof faults / sizeof *faults && status == KVS_OK; i++) {
     const kvs_fault *fault = NULL;
@@ -183,8 +240,8 @@ static kvs_status write_demo(const struct session *s, kvs_error *err) {
   return closed;
 }
 
-/* Makes the trace, opens it and removes its name: nothing is left over, however the program ends. */
-static kvs_status open_demo(const struct session *s, struct sqlite3 **db, kvs_error *err) {
+/* Makes the trace, shows it with the model at hand, and removes it: nothing is left over, however the program ends. */
+static kvs_status show_demo(struct session *s, struct show *show, int *signal_number, kvs_error *err) {
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND}, before[ENDING];
   kvs_status status = make_folder(err);
   if (status != KVS_OK) return status;
@@ -193,7 +250,12 @@ static kvs_status open_demo(const struct session *s, struct sqlite3 **db, kvs_er
     if (before[i].sa_handler != SIG_IGN) sigaction(ending[i], &action, NULL);
   }
   status = write_demo(s, err);
-  if (status == KVS_OK) status = kvs_trace_read(demo_path, db, err);
+  show->path = demo_files[0];
+  if (status == KVS_OK) {
+    status = live_open(show->path, s->model, s->tokenizer, &show->live, err);
+    s->model = NULL, s->tokenizer = NULL; /* the session's now */
+  }
+  if (status == KVS_OK) status = show_trace(show, signal_number, err);
   remove_demo();
   for (size_t i = 0; i < ENDING; i++) sigaction(ending[i], &before[i], NULL);
   return status;
@@ -201,15 +263,15 @@ static kvs_status open_demo(const struct session *s, struct sqlite3 **db, kvs_er
 
 int view_demo(void) {
   struct session session = {0};
-  struct sqlite3 *db = NULL;
+  int signal_number = 0;
   kvs_error err;
   const struct prompt_source prompt = {.text = "position>"};
   const struct start start = {-1, -1, -1, -1};
-  struct app_options app = {.name = "a temporary trace", .start = &start, .depth = -1};
+  struct show show = {.app = {.name = "a temporary trace", .start = &start, .depth = -1}};
   int code = session_open(&session, &command_view, "reverse", &prompt);
   if (code < 0) {
-    kvs_status status = open_demo(&session, &db, &err);
-    if (status == KVS_OK) status = show_look(db, &app, &(struct script_options){0}, &err);
+    kvs_status status = show_demo(&session, &show, &signal_number, &err);
+    if (signal_number) raise(signal_number);
     code = status == KVS_OK ? EXIT_OK : report(&err);
   }
   session_free(&session);
@@ -247,6 +309,14 @@ static const struct option options[] = {
      AT(start.head),
      .maximum = INT_MAX,
      .help = "begin at this head (default: 0)"},
+    {.name = "model",
+     .letter = 'm',
+     .kind = OPTION_STRING,
+     .argument = "MODEL",
+     AT(model),
+     .completion = "model",
+     .help = "the model that decoded it, to decode on with (default: a built-in one, if it was that)"},
+    {.name = "read-only", .kind = OPTION_FLAG, AT(read_only), .help = "never write to the trace: decode nothing"},
     {.name = "ascii", .kind = OPTION_FLAG, AT(ascii), .help = "draw with ASCII characters only"},
     {.name = "depth",
      .kind = OPTION_CHOICE,

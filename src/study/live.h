@@ -82,7 +82,12 @@ void live_woken(struct live *live);
 /* The model's end-of-text token, or -1. */
 int live_end_token(const struct live *live);
 
-/* Says in words that a run was not decoded by this model; NULL where it was, by its weights' SHA-256. The text is static. */
+/* The prompt of a run: *length bytes and a NUL, freed by the caller; NULL where none is stored. Errors: KVS_ERR_INPUT (no such run),
+ * KVS_ERR_IO, KVS_ERR_MEMORY. */
+kvs_status live_prompt(struct sqlite3 *db, int run, char **prompt, size_t *length, kvs_error *err);
+
+/* Whether every run of the trace was decoded by this model, by its weights' SHA-256. Errors: KVS_ERR_INPUT (one was not, or does not
+ * say; there is none), KVS_ERR_IO. */
 kvs_status live_fits(struct sqlite3 *db, const char *path, kvs_model *model, kvs_error *err);
 
 #endif

@@ -18,15 +18,32 @@ static kvs_status read_fault(const char *name, struct live_past *past, kvs_error
   return kvs_fail(err, KVS_ERR_INPUT, "run %d has the fault `%.60s`, which this kvstep does not know", past->run, name);
 }
 
-static kvs_status read_prompt(sqlite3_stmt *statement, int column, struct live_past *past, kvs_error *err) {
+static kvs_status read_prompt(sqlite3_stmt *statement, int column, char **prompt, size_t *length, kvs_error *err) {
   const void *bytes = sqlite3_column_blob(statement, column);
   if (!bytes) return KVS_OK;
-  past->prompt_length = (size_t)sqlite3_column_bytes(statement, column);
-  past->prompt = malloc(past->prompt_length + 1);
-  if (!past->prompt) return kvs_fail_memory(err, "reading a prompt");
-  memcpy(past->prompt, bytes, past->prompt_length);
-  past->prompt[past->prompt_length] = '\0';
+  *length = (size_t)sqlite3_column_bytes(statement, column);
+  *prompt = malloc(*length + 1);
+  if (!*prompt) return kvs_fail_memory(err, "reading a prompt");
+  memcpy(*prompt, bytes, *length);
+  (*prompt)[*length] = '\0';
   return KVS_OK;
+}
+
+static kvs_status no_run(int run, kvs_error *err) {
+  return kvs_fail(err, KVS_ERR_INPUT, "there is no run %d in this trace", run);
+}
+
+kvs_status live_prompt(struct sqlite3 *db, int run, char **prompt, size_t *length, kvs_error *err) {
+  sqlite3_stmt *statement;
+  bool row = false;
+  *prompt = NULL;
+  *length = 0;
+  kvs_status status = query_prepare(db, "SELECT prompt FROM main.run WHERE run = ?1", &run, 1, &statement, err);
+  if (status != KVS_OK) return status;
+  status = query_step(statement, &row, err);
+  if (status == KVS_OK) status = row ? read_prompt(statement, 0, prompt, length, err) : no_run(run, err);
+  sqlite3_finalize(statement);
+  return status;
 }
 
 static kvs_status read_run(struct sqlite3 *db, struct live_past *past, kvs_error *err) {
@@ -39,7 +56,7 @@ static kvs_status read_run(struct sqlite3 *db, struct live_past *past, kvs_error
       &past->run, 1, &statement, err);
   if (status != KVS_OK) return status;
   status = query_step(statement, &row, err);
-  if (status == KVS_OK && !row) status = kvs_fail(err, KVS_ERR_INPUT, "there is no run %d in this trace", past->run);
+  if (status == KVS_OK && !row) status = no_run(past->run, err);
   if (row) {
     const char *engine = (const char *)sqlite3_column_text(statement, 0);
     strncpy(past->engine, engine ? engine : "an unnamed engine", sizeof past->engine - 1);
@@ -52,7 +69,7 @@ static kvs_status read_run(struct sqlite3 *db, struct live_past *past, kvs_error
                                     .top_p = sqlite3_column_double(statement, 7)};
     if (!(past->sampling.top_p > 0)) past->sampling.top_p = 1; /* another engine's NULL */
     status = read_fault((const char *)sqlite3_column_text(statement, 2), past, err);
-    if (status == KVS_OK) status = read_prompt(statement, 8, past, err);
+    if (status == KVS_OK) status = read_prompt(statement, 8, &past->prompt, &past->prompt_length, err);
   }
   sqlite3_finalize(statement);
   return status;
@@ -177,6 +194,13 @@ void live_past_free(struct live_past *past) {
   *past = (struct live_past){0};
 }
 
+static kvs_status has_run(struct sqlite3 *db, const char *path, kvs_error *err) {
+  long long runs;
+  kvs_status status = query_number(db, "SELECT count(*) FROM main.run", NULL, 0, 0, &runs, err);
+  if (status != KVS_OK || runs > 0) return status;
+  return kvs_fail(err, KVS_ERR_INPUT, "%s: there is no run in it yet that could be gone on with", path);
+}
+
 kvs_status live_fits(struct sqlite3 *db, const char *path, kvs_model *model, kvs_error *err) {
   const char *sha256;
   sqlite3_stmt *s;
@@ -189,6 +213,7 @@ kvs_status live_fits(struct sqlite3 *db, const char *path, kvs_model *model, kvs
   bool row;
   sqlite3_bind_text(s, 1, sha256, -1, SQLITE_STATIC);
   status = query_step(s, &row, err);
+  if (status == KVS_OK && !row) status = has_run(db, path, err);
   if (status == KVS_OK && row) {
     const char *theirs = (const char *)sqlite3_column_text(s, 1), *name = (const char *)sqlite3_column_text(s, 2);
     if (theirs)

@@ -6,13 +6,14 @@
 #include <stdbool.h>
 
 #define ACTIONS(X)                                                                                                     \
-  X(NEXT_MOMENT, "next-moment", "Space .", "Step", "the next moment of this step, then the next step")                 \
+  X(NEXT_MOMENT, "next-moment", "Space .", "Step",                                                                     \
+    "the next moment of this step, then the next step; at the end it decodes one")                                     \
   X(PREVIOUS_MOMENT, "previous-moment", "b Backspace ,", "Step", "back by one moment: it un-happens")                  \
-  X(NEXT_STEP, "next-step", "Right l", "Step", "the next token")                                                       \
+  X(NEXT_STEP, "next-step", "Right l", "Step", "the next token; after the last one it is decoded, with a model")       \
   X(PREVIOUS_STEP, "previous-step", "Left h", "Step", "the token before")                                              \
   X(FIRST_STEP, "first-step", "Home g", "Step", "the first token")                                                     \
   X(LAST_STEP, "last-step", "End G", "Step", "the last token; follows a trace that grows")                             \
-  X(STEPS_FORWARD, "steps-forward", "PageDown C-f", "Step", "ten tokens on")                                           \
+  X(STEPS_FORWARD, "steps-forward", "PageDown C-f", "Step", "ten tokens on; after the last one ten are decoded")       \
   X(STEPS_BACK, "steps-back", "PageUp C-b", "Step", "ten tokens back")                                                 \
   X(PLAY, "play", "P", "Step", "play moment after moment, or stop")                                                    \
   X(FASTER, "faster", "+ =", "Step", "play faster")                                                                    \
@@ -45,13 +46,17 @@
   X(SQL, "sql", ";", "Find", "ask the trace in SQL; Up and Down bring earlier questions back")                         \
   X(SORT, "sort", "s", "Find", "SQL: sort by this column, again: the other way")                                       \
   X(PREDICT, "predict", "p", "Learn", "hide the next number, ask for it, then show it; Escape skips")                  \
+  X(EDIT_PROMPT, "edit-prompt", "e", "Live", "edit the prompt: Enter decodes it as a new run")                         \
+  X(CHOOSE_FAULT, "choose-fault", "f", "Live", "choose a fault: the same tokens once more, beside this run")           \
   X(COMMAND, "command", ":", "Other",                                                                                  \
-    "a command: step 7, layer 2, head 1, row 5, run 2, sql QUERY, save-screen FILE, quit; 7.2.1.5 is step 7, layer "   \
+    "a command: step 7, layer 2, head 1, row 5, run 2, prompt TEXT, fault NAME, decode 20, sql QUERY, save-screen "    \
+    "FILE, quit; 7.2.1.5 is step 7, layer "                                                                            \
     "2, head 1, row 5")                                                                                                \
   X(HELP, "help", "? F1", "Other", "this help")                                                                        \
   X(REDRAW, "redraw", "C-l", "Other", "draw everything anew")                                                          \
   X(SUSPEND, "suspend", "C-z", "Other", "back to the shell; fg returns")                                               \
-  X(CANCEL, "cancel", "Escape C-g C-c", "Other", "leave what is being typed, close the help, stop playing")            \
+  X(CANCEL, "cancel", "Escape C-g C-c", "Other",                                                                       \
+    "leave what is being typed, close the help, stop playing or decoding")                                             \
   X(ACCEPT, "accept", "Enter", "Other", "take what was typed; in heads: go into this head")                            \
   X(QUIT, "quit", "q", "Other", "leave kvstep")
 

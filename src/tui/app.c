@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "study/live.h"
 #include "tui/drive.h"
 #include "tui/sql_panel.h"
 #include "tui/term.h"
@@ -26,6 +27,7 @@ struct app {
   bool said;
   int kept[64]; /* keys that came meanwhile; more are lost, they were pasted */
   int keeping;
+  bool ending; /* a signal wants us to end: what is open is closed first */
 };
 
 static double now(void) {
@@ -37,7 +39,7 @@ static double now(void) {
 /* Where the terminal's own cursor belongs: in what is typed, on the line above the last, where the screen has marked it. */
 static void input_place(const struct drive *d, int *row, int *column) {
   *row = *column = -1;
-  if (d->state.mode == INPUT_KEYS || d->state.mode == INPUT_HELP) return;
+  if (!state_is_typing(&d->state)) return;
   for (int c = 0; c < d->cells.columns; c++) {
     const struct cell *cell = cells_at(&d->cells, d->cells.rows - 2, c);
     if (!cell || !(cell->attributes & ATTR_REVERSE)) continue;
@@ -95,7 +97,9 @@ static bool wants_to_stop(void *context) {
   a->polled = at;
   if (!a->said && at - a->asked > SAY_AFTER) say_busy(a);
   for (int key; (key = term_key(0)) != TERM_NOTHING;) {
-    if (key == TERM_GONE || action_for_key(key) == ACTION_CANCEL) return true;
+    a->ending |= key == TERM_ENDING;
+    if (key == TERM_GONE || key == TERM_ENDING || action_for_key(key) == ACTION_CANCEL) return true;
+    if (key == TERM_WOKEN) continue; /* what is new is looked at after the answer */
     bool suspend = key == TERM_SUSPEND || action_for_key(key) == ACTION_SUSPEND;
     if (suspend || key == KEYS_RESIZE)
       interrupt_query(a, suspend);
@@ -122,6 +126,10 @@ static void serve_terminal(struct app *a) {
 }
 
 static void take_key(struct app *a, int key) {
+  if (key == TERM_WOKEN) {
+    a->dirty |= live_news(&a->drive);
+    return;
+  }
   bool played = a->drive.state.playing;
   a->dirty = true;
   a->asked = now();
@@ -131,6 +139,7 @@ static void take_key(struct app *a, int key) {
   } else if (key != KEYS_RESIZE) {
     drive_key(&a->drive, key);
     serve_terminal(a);
+    live_news(&a->drive); /* which may have been put off while a line was typed, or a question answered */
   }
   if (!played) a->played = now(); /* the first moment comes after a full pause */
 }
@@ -150,7 +159,7 @@ static void take_time(struct app *a) {
 }
 
 static kvs_status loop(struct app *a, kvs_error *err) {
-  while (!a->drive.state.quit) {
+  while (!a->drive.state.quit && !a->ending) {
     kvs_status status = a->dirty ? draw(a, err) : KVS_OK;
     if (status != KVS_OK) return status;
     int key = next_key(a, patience(a));
@@ -158,6 +167,7 @@ static kvs_status loop(struct app *a, kvs_error *err) {
     a->dirty |= a->drive.cells.unfinished;
     for (int taken = 0; key != TERM_NOTHING; key = next_key(a, 0)) {
       if (key == TERM_GONE) return kvs_fail(err, KVS_ERR_IO, "the terminal has gone");
+      if (key == TERM_ENDING) return KVS_OK;
       take_key(a, key);
       if (a->drive.state.quit || ++taken == KEYS_AT_ONCE) break;
     }
@@ -165,7 +175,7 @@ static kvs_status loop(struct app *a, kvs_error *err) {
   return KVS_OK;
 }
 
-kvs_status app_run(struct look *look, const struct app_options *options, kvs_error *err) {
+kvs_status app_run(struct look *look, const struct app_options *options, int *signal, kvs_error *err) {
   struct app a = {.dirty = true, .looked = now()};
   kvs_status status = drive_init(&a.drive, look, options->name, options->start, err);
   if (a.drive.sql) {
@@ -176,9 +186,15 @@ kvs_status app_run(struct look *look, const struct app_options *options, kvs_err
   a.drive.cells.hurried = true;
   if (options->depth >= 0) a.drive.depth = (enum depth)options->depth;
   a.drive.cells.ascii = options->ascii || !term_utf8();
+  if (status == KVS_OK) drive_set_live(&a.drive, options->live, options->no_live);
   if (status == KVS_OK) status = term_open(options->depth, err);
+  if (status == KVS_OK && options->live) {
+    term_watch(live_wake_fd(options->live));
+    term_end_gently();
+  }
   if (status == KVS_OK) status = loop(&a, err);
   term_close();
+  *signal = term_signal();
   drive_free(&a.drive);
   return status;
 }

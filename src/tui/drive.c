@@ -8,6 +8,7 @@
 
 #include "study/diverge.h"
 #include "study/lens.h"
+#include "study/live.h"
 #include "tui/predict.h"
 #include "tui/sql_panel.h"
 #include "tui/view.h"
@@ -21,6 +22,9 @@ static void read_limits(struct drive *d) {
   bool examples = d->sql->outcome == SQL_NOTHING_ASKED;
   d->limits.sql_rows = examples ? SQL_EXAMPLES : d->sql->rows;
   d->limits.sql_columns = d->sql->columns;
+  d->limits.live = d->live != NULL;
+  d->limits.no_live = d->no_live;
+  d->limits.working = live_awaits(d);
   const struct look_run *run = look_run(d->look, d->state.run);
   if (!run) return;
   d->limits.steps = known(run->steps);
@@ -33,7 +37,7 @@ static void read_limits(struct drive *d) {
 }
 
 /* Another run or step has other limits: the dials are put into them at once. */
-static void settle(struct drive *d) {
+void drive_settle(struct drive *d) {
   read_limits(d);
   state_clamp(&d->state, &d->limits);
   read_limits(d); /* the step may have been put back, and the rows are its */
@@ -57,7 +61,7 @@ static void go_to_first_decode(struct drive *d) {
   const struct look_step *first = look_step(d->look, d->state.run, 0);
   int step = first ? known(first->prompt_steps) : 0;
   d->state.step = step < d->limits.steps ? step : d->limits.steps - 1;
-  settle(d);
+  drive_settle(d);
 }
 
 kvs_status drive_init(struct drive *d, struct look *look, const char *name, const struct start *start, kvs_error *err) {
@@ -67,7 +71,7 @@ kvs_status drive_init(struct drive *d, struct look *look, const char *name, cons
   read_limits(d);
   state_init(&d->state, &d->limits);
   d->state.sql = d->sql;
-  settle(d);
+  drive_settle(d);
   const char *trouble = look_error(look);
   if (trouble) return kvs_fail(err, KVS_ERR_INPUT, "%s: %s", name, trouble);
   kvs_status status = go(d, "run", start->run, err);
@@ -94,6 +98,12 @@ kvs_status drive_set_model(struct drive *d, const kvs_model *model, kvs_error *e
   kvs_status status = lens_create(model, &d->lens, err);
   d->state.lens = d->lens;
   return status;
+}
+
+void drive_set_live(struct drive *d, struct live *live, const char *why) {
+  d->live = live;
+  d->no_live = why;
+  read_limits(d);
 }
 
 /* ---- requests ------------------------------------------------------------------------------------------------------- */
@@ -228,7 +238,7 @@ static void jump(struct drive *d) {
                         d->limits.rows - 1};
     int least = i == 0 ? 1 : 0; /* runs count from 1 */
     *dials[i] = number < least ? least : number < ends[i] ? number : ends[i];
-    settle(d);
+    drive_settle(d);
     size_t used = strlen(where);
     snprintf(where + used, sizeof where - used, "%s%s %d", used ? ", " : "", names[i], *dials[i]);
   }
@@ -255,7 +265,7 @@ static void serve_sql(struct drive *d, enum request request) {
 /* Suspending and redrawing are left to whoever has the terminal. */
 static void serve(struct drive *d) {
   enum request request = d->state.request;
-  settle(d);
+  drive_settle(d);
   if (request == REQUEST_NONE || request == REQUEST_SUSPEND || request == REQUEST_REDRAW) return;
   d->state.request = REQUEST_NONE;
   if (request == REQUEST_SEARCH) search(d);
@@ -265,7 +275,8 @@ static void serve(struct drive *d) {
   if (request == REQUEST_ASK || request == REQUEST_JUDGE || request == REQUEST_SKIP)
     predict_serve(&d->state, d->look, request);
   serve_sql(d, request);
-  settle(d);
+  live_serve(d, request);
+  drive_settle(d);
 }
 
 /* ---- keys ----------------------------------------------------------------------------------------------------------- */
@@ -310,8 +321,7 @@ void drive_command(struct drive *d, const char *line) {
 }
 
 void drive_key(struct drive *d, int key) {
-  enum input_mode mode = d->state.mode;
-  bool typing = mode == INPUT_SEARCH || mode == INPUT_COMMAND || mode == INPUT_SQL || mode == INPUT_PREDICT;
+  bool typing = state_is_typing(&d->state);
   bool printable = key >= ' ' && key < KEYS_BASE && !(key >= 0x7F && key < 0xA0);
   if (!typing || !printable) {
     drive_action(d, action_for_key(key));
@@ -333,26 +343,47 @@ bool drive_refresh(struct drive *d) {
     return !told;
   }
   if (!changed) return false;
-  settle(d);
+  drive_settle(d);
   if (d->state.following && d->state.step < d->limits.steps - 1) {
     d->state.step = d->limits.steps - 1;
     d->state.row = -1;
-    settle(d);
+    drive_settle(d);
   }
   return true;
 }
 
+void drive_wait(struct drive *d) {
+  if (!d->live || !live_awaits(d)) return;
+  live_wait(d->live);
+  live_news(d);
+}
+
+/* Whether the run's last token is the one that ends a text: playing does not go past it by itself. */
+static bool at_text_end(struct drive *d) {
+  const struct state *s = &d->state;
+  if (!d->live || s->step + 1 < d->limits.steps || s->moment != KVS_LOGITS) return false;
+  const struct look_step *step = look_step(d->look, s->run, s->step);
+  return step && step->token == live_end_token(d->live);
+}
+
 void drive_play(struct drive *d) {
+  if (live_awaits(d)) return; /* it comes when it is there */
+  if (at_text_end(d)) {
+    d->state.playing = false;
+    state_say(&d->state, false, "the model ends the text here; Space decodes past its end");
+    return;
+  }
   int step = d->state.step;
   kvs_phase moment = d->state.moment;
   drive_action(d, ACTION_NEXT_MOMENT);
-  if (d->state.step == step && d->state.moment == moment) d->state.playing = false;
+  if (d->state.step == step && d->state.moment == moment && !live_awaits(d)) d->state.playing = false;
 }
 
 /* ---- drawing -------------------------------------------------------------------------------------------------------- */
 
 static void draw(struct drive *d) {
   d->cells.unfinished = false;
+  live_busy(d);
   screen_draw(&d->cells, &d->state, d->look, d->name);
 }
 

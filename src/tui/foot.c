@@ -35,7 +35,8 @@ static int draw_wrapped(struct cells *cells, struct area area, enum role role, c
 
 int foot_lines(struct cells *cells, struct area area, const struct state *s) {
   if (s->mode == INPUT_PREDICT) return PREDICT_LINES;
-  int needed = s->mode == INPUT_KEYS ? draw_wrapped(cells, area, ROLE_MESSAGE, s->message, 0) : 0;
+  int needed =
+      s->mode == INPUT_KEYS || s->mode == INPUT_FAULT ? draw_wrapped(cells, area, ROLE_MESSAGE, s->message, 0) : 0;
   return needed > 1 ? needed : 1;
 }
 
@@ -56,19 +57,28 @@ static void draw_input(struct cells *cells, struct area area, const struct state
   cells_mark(cells, area, row, at, 1, ATTR_REVERSE);
 }
 
+static const char *input_mark(enum input_mode mode) {
+  return mode == INPUT_SEARCH ? "/" : mode == INPUT_COMMAND ? ":" : mode == INPUT_SQL ? ";" : ">";
+}
+
 static void draw_message(struct cells *cells, struct area area, const struct state *s, struct look *look) {
   if (s->mode == INPUT_PREDICT)
     predict_draw(cells, area, s, look);
-  else if (s->mode == INPUT_SEARCH || s->mode == INPUT_COMMAND || s->mode == INPUT_SQL)
-    draw_input(cells, area, s, s->mode == INPUT_SEARCH ? "/" : s->mode == INPUT_COMMAND ? ":" : ";");
+  else if (state_is_typing(s))
+    draw_input(cells, area, s, input_mark(s->mode));
   else if (*s->message)
     draw_wrapped(cells, area, s->message_is_error ? ROLE_ERROR : ROLE_MESSAGE, s->message, foot_lines(cells, area, s));
+  else if (*s->busy)
+    cells_put(cells, area, area.rows - 2, 1, area.columns - 2, ROLE_MESSAGE, s->busy);
 }
 
 void foot_draw_over(struct cells *cells, struct area area, const struct state *s) {
-  if (s->mode != INPUT_SQL || !*s->message) return;
-  cells_put_field(cells, area, area.rows - 3, 0, area.columns, ROLE_MESSAGE, "");
-  cells_put_field(cells, area, area.rows - 3, 1, area.columns - 2, ROLE_MESSAGE, s->message);
+  static const char prompt[] = "the prompt of a new run; \\n is a new line, \\\\ a backslash, \\xE9 any byte";
+  const char *words = *s->message ? s->message : s->mode == INPUT_PROMPT ? prompt : "";
+  if ((s->mode != INPUT_SQL && s->mode != INPUT_PROMPT) || !*words) return;
+  enum role role = *s->message && s->message_is_error ? ROLE_ERROR : ROLE_MESSAGE;
+  cells_put_field(cells, area, area.rows - 3, 0, area.columns, role, "");
+  cells_put_field(cells, area, area.rows - 3, 1, area.columns - 2, role, words);
 }
 
 /* ---- what the keys do ------------------------------------------------------------------------------------------------ */
@@ -121,6 +131,8 @@ static const struct entry *entries(const struct state *s) {
                                         {{ACTION_PREVIOUS_LAYER, ACTION_NEXT_LAYER}, "layer"},
                                         {{ACTION_PREVIOUS_HEAD, ACTION_NEXT_HEAD}, "head"},
                                         {{ACTION_ROW_UP, ACTION_ROW_DOWN}, "row"},
+                                        {{ACTION_EDIT_PROMPT, ACTION_NONE}, "prompt"},
+                                        {{ACTION_CHOOSE_FAULT, ACTION_NONE}, "fault"},
                                         {{ACTION_SQL, ACTION_NONE}, "SQL"},
                                         {{ACTION_PREDICT, ACTION_NONE}, "predict"},
                                         {{ACTION_SEARCH, ACTION_NONE}, "search"},
@@ -151,7 +163,17 @@ static const struct entry *entries(const struct state *s) {
                                         END};
   static const struct entry help[] = {
       {{ACTION_ROW_UP, ACTION_ROW_DOWN}, "scroll"}, {{ACTION_CANCEL, ACTION_NONE}, "close"}, END};
+  static const struct entry prompting[] = {
+      {{ACTION_ACCEPT, ACTION_NONE}, "decode it"}, {{ACTION_CANCEL, ACTION_NONE}, "leave"}, END};
+  static const struct entry choosing[] = {{{ACTION_ROW_UP, ACTION_ROW_DOWN}, "choose"},
+                                          {{ACTION_ACCEPT, ACTION_NONE}, "decode the same tokens under it"},
+                                          {{ACTION_CANCEL, ACTION_NONE}, "leave"},
+                                          END};
   switch (s->mode) {
+  case INPUT_PROMPT:
+    return prompting;
+  case INPUT_FAULT:
+    return choosing;
   case INPUT_KEYS:
     if (s->view != VIEW_SQL) return normal;
     if (s->sql && s->sql->outcome == SQL_FAILED) return failed;

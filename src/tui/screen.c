@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tui/fault_list.h"
 #include "tui/foot.h"
 #include "tui/moment_words.h"
 #include "tui/predict.h"
@@ -271,6 +272,10 @@ void screen_draw(struct cells *cells, const struct state *s, struct look *look, 
     int last = screen_help_last(area.rows, area.columns); /* the screen may have grown since */
     draw_help(cells, area_rows(body, 1, body.rows - 1), s->help_top < last ? s->help_top : last);
     if (s->help_top < last) cells_put_right(cells, area, area.rows - 2, area.columns - 1, -1, ROLE_DIM, "↓ more");
+    return;
+  }
+  if (s->mode == INPUT_FAULT) {
+    fault_list_draw(cells, area_rows(area, 1, area.rows - 2 - foot_lines(cells, area, s)), s);
     return;
   }
   struct area body = area_rows(area, 5, area.rows - 6 - foot_lines(cells, area, s));

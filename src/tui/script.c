@@ -51,12 +51,14 @@ static kvs_status play_word(struct drive *d, const char *word, const struct line
         "%s:%d: there is no key and no action `%s`; the help (?) lists the keys, and on 110 columns the actions",
         at->path, at->number, word);
   }
+  drive_wait(d);
   d->state.request = REQUEST_NONE; /* there is no terminal to suspend or redraw */
   return check_patience(at, err);
 }
 
 static kvs_status play_command(struct drive *d, const char *line, const struct line *at, kvs_error *err) {
   drive_command(d, line);
+  drive_wait(d);
   d->state.request = REQUEST_NONE;
   if (d->state.message_is_error && *d->state.message)
     return kvs_fail(err, KVS_ERR_INPUT, "%s:%d: %s", at->path, at->number, d->state.message);
@@ -66,7 +68,7 @@ static kvs_status play_command(struct drive *d, const char *line, const struct l
 static kvs_status play_line(struct drive *d, char *line, const struct line *at, kvs_error *err) {
   size_t length = strlen(line);
   while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) line[--length] = '\0';
-  bool typing = d->state.mode != INPUT_KEYS && d->state.mode != INPUT_HELP;
+  bool typing = state_is_typing(&d->state);
   if (line[0] == ':' && line[1] && !typing) return play_command(d, line + 1, at, err);
   if (line[0] == ';' && line[1] && line[1] != ' ' && !typing) { /* a question, as it would be typed */
     char command[LINE_SIZE];
@@ -107,6 +109,7 @@ kvs_status script_run(struct look *look, const struct script_options *options, k
   drive.cells.ascii = options->ascii;
   if (status == KVS_OK) status = drive_set_model(&drive, options->model, err);
   if (options->depth >= 0) drive.depth = (enum depth)options->depth;
+  if (status == KVS_OK) drive_set_live(&drive, options->live, options->no_live);
   if (status == KVS_OK && !drive_draw(&drive, options->rows, options->columns))
     status = kvs_fail_memory(err, "drawing the screen");
   if (status == KVS_OK) status = play_file(&drive, file, options->path, &patience, err);

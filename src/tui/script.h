@@ -7,6 +7,7 @@
 #include "kvstep/error.h"
 #include "kvstep/model.h"
 
+struct live;
 struct look;
 struct start;
 
@@ -14,7 +15,9 @@ struct script_options {
   const char *name; /* of the trace, as shown */
   const struct start *start;
   const kvs_model *model; /* that decoded the trace, as in drive_set_model; NULL: none is at hand */
-  const char *path;       /* of the keys */
+  struct live *live;      /* as in drive_set_live */
+  const char *no_live;
+  const char *path; /* of the keys */
   int rows, columns;
   bool ascii;
   int depth;          /* of pictures, an enum depth; −1: 256 colours */

@@ -84,13 +84,13 @@ static void move_row(struct state *s, const struct limits *limits, int by) {
 static void step_action(struct state *s, const struct limits *limits, enum action action) {
   switch (action) {
   case ACTION_NEXT_MOMENT:
-    if (!next_moment(s, limits)) state_say(s, false, "this is the trace's last step");
+    if (!next_moment(s, limits)) state_decode(s, limits, 1, true);
     break;
   case ACTION_PREVIOUS_MOMENT:
     previous_moment(s);
     break;
   case ACTION_NEXT_STEP:
-    if (s->step + 1 >= limits->steps) state_say(s, false, "this is the trace's last step");
+    if (s->step + 1 >= limits->steps) state_decode(s, limits, 1, false);
     state_go_to_step(s, limits, s->step + 1);
     break;
   case ACTION_PREVIOUS_STEP:
@@ -104,6 +104,7 @@ static void step_action(struct state *s, const struct limits *limits, enum actio
     s->following = true;
     break;
   case ACTION_STEPS_FORWARD:
+    if (s->step + 1 >= limits->steps) state_decode(s, limits, 10, false);
     state_go_to_step(s, limits, s->step + 10);
     break;
   case ACTION_STEPS_BACK:
@@ -323,6 +324,8 @@ void state_update(struct state *s, const struct limits *limits, enum action acti
     other_action(s, action);
   } else if (s->mode == INPUT_HELP) {
     help_action(s, limits, action);
+  } else if (s->mode == INPUT_FAULT) {
+    state_fault_action(s, action);
   } else if (s->mode == INPUT_PREDICT) {
     state_predict_action(s, action);
   } else if (s->mode != INPUT_KEYS) {
@@ -331,6 +334,7 @@ void state_update(struct state *s, const struct limits *limits, enum action acti
     step_action(s, limits, action);
     dial_action(s, limits, action);
     other_action(s, action);
+    state_live_action(s, limits, action);
   }
   state_clamp(s, limits);
 }

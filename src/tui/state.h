@@ -24,7 +24,16 @@ enum view_id {
 };
 
 /* What the keys do now. */
-enum input_mode { INPUT_KEYS, INPUT_SEARCH, INPUT_COMMAND, INPUT_HELP, INPUT_SQL, INPUT_PREDICT };
+enum input_mode {
+  INPUT_KEYS,
+  INPUT_SEARCH,
+  INPUT_COMMAND,
+  INPUT_HELP,
+  INPUT_SQL,
+  INPUT_PREDICT,
+  INPUT_PROMPT,
+  INPUT_FAULT
+};
 
 /* How far the dials go: from the trace, read before each update, so that update needs no trace. */
 struct limits {
@@ -32,6 +41,8 @@ struct limits {
   int rows, own;             /* the cache rows that are listed, and which of them row −1 is: this step's own */
   int help_top;              /* the last line of the help that can be the first one shown */
   int sql_rows, sql_columns; /* of the last answer; before the first one, the example questions and 0 */
+  bool live, working;        /* a model is at hand to decode on; it is decoding */
+  const char *no_live;       /* why not, in words; NULL: none were given */
 };
 
 #define LINE_SIZE 1024
@@ -66,6 +77,9 @@ struct state {
 
   struct lens *lens; /* reckons the logit lens for the view of the next token; NULL: no model is at hand */
 
+  int fault; /* chosen in the list: 0 none, then those of kvs_fault_at */
+
+  char busy[128]; /* what is being decoded, for the foot; update does not look into it */
   char message[LINE_SIZE];
   bool message_is_error;
   bool quit;
@@ -86,6 +100,11 @@ struct state {
     REQUEST_ASK,          /* the next number, instead of showing it */
     REQUEST_JUDGE,        /* the number in line */
     REQUEST_SKIP,         /* show what was asked for */
+    REQUEST_DECODE, /* request_number tokens more; request_direction 1: then to the first one's first moment, 0: whole */
+    REQUEST_EDIT_PROMPT, /* this run's prompt into the line */
+    REQUEST_PROMPT,      /* a new run of the prompt request_text, with visible escapes */
+    REQUEST_FAULT,       /* this run's tokens once more under the fault request_number, as in state.fault */
+    REQUEST_STOP,        /* stop decoding */
     REQUEST_SUSPEND,
     REQUEST_REDRAW
   } request;
@@ -98,7 +117,10 @@ void state_init(struct state *state, const struct limits *limits);
 /* Applies an action. Pure: the same state, limits and action give the same state. */
 void state_update(struct state *state, const struct limits *limits, enum action action);
 
-/* A character typed in INPUT_SEARCH, INPUT_COMMAND, INPUT_SQL or (digits only) INPUT_PREDICT, UTF-8, 1 to 4 bytes and NUL. */
+/* Whether characters are typed into the line now. */
+bool state_is_typing(const struct state *state);
+
+/* A character typed in INPUT_SEARCH, INPUT_COMMAND, INPUT_SQL, INPUT_PROMPT or (digits only) INPUT_PREDICT, UTF-8, 1 to 4 bytes and NUL. */
 void state_type(struct state *state, const char *character);
 
 /* Puts a text in the place of bytes `from` … `to` of the line, the cursor behind it; nothing if it does not fit. */

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A whole number from `low` to `high`, or a message. */
-static bool read_number(struct state *s, const char *what, const char *text, int low, int high, int *number) {
+bool state_read_number(struct state *s, const char *what, const char *text, int low, int high, int *number) {
   char *end;
   long value = strtol(text, &end, 10);
   if (end == text || *end) {
@@ -34,7 +33,8 @@ static bool place_command(struct state *s, const struct limits *limits, const ch
       return false;
     }
     const char *name = count < 3 ? names[count] : "row";
-    if (!read_number(s, name, part, 0, count < 3 ? ends[count] : LINE_SIZE * LINE_SIZE, &numbers[count])) return false;
+    if (!state_read_number(s, name, part, 0, count < 3 ? ends[count] : LINE_SIZE * LINE_SIZE, &numbers[count]))
+      return false;
     count++;
   }
   state_go_to_step(s, limits, numbers[0]);
@@ -50,15 +50,15 @@ static bool place_command(struct state *s, const struct limits *limits, const ch
 static bool dial_command(struct state *s, const struct limits *limits, const char *word, const char *rest) {
   int number;
   if (strcmp(word, "step") == 0) {
-    if (read_number(s, word, rest, 0, limits->steps - 1, &number)) state_go_to_step(s, limits, number);
+    if (state_read_number(s, word, rest, 0, limits->steps - 1, &number)) state_go_to_step(s, limits, number);
   } else if (strcmp(word, "layer") == 0) {
-    read_number(s, word, rest, 0, limits->layers - 1, &s->layer);
+    state_read_number(s, word, rest, 0, limits->layers - 1, &s->layer);
   } else if (strcmp(word, "head") == 0) {
-    read_number(s, word, rest, 0, limits->heads - 1, &s->head);
+    state_read_number(s, word, rest, 0, limits->heads - 1, &s->head);
   } else if (strcmp(word, "row") == 0) {
-    read_number(s, word, rest, 0, limits->rows - 1, &s->row);
+    state_read_number(s, word, rest, 0, limits->rows - 1, &s->row);
   } else if (strcmp(word, "run") == 0) {
-    if (read_number(s, word, rest, 1, limits->runs, &number)) state_go_to_run(s, limits, number);
+    if (state_read_number(s, word, rest, 1, limits->runs, &number)) state_go_to_run(s, limits, number);
   } else {
     return false;
   }
@@ -74,6 +74,8 @@ void state_command(struct state *s, const struct limits *limits, const char *lin
   if (*word >= '0' && *word <= '9') { /* a bare number is a step, as a line number is in an editor */
     place_command(s, limits, word);
   } else if (dial_command(s, limits, word, rest)) {
+    return;
+  } else if (state_live_command(s, limits, word, rest)) {
     return;
   } else if (strcmp(word, "q") == 0 || strcmp(word, "quit") == 0) {
     s->quit = true;
@@ -91,7 +93,9 @@ void state_command(struct state *s, const struct limits *limits, const char *lin
   } else if (action_named(word) != ACTION_NONE) {
     state_update(s, limits, action_named(word));
   } else {
-    state_say(s, true, "no command \"%.60s\"; there are step, layer, head, row, run, sql, save-screen, help, quit",
+    state_say(s, true,
+              "no command \"%.60s\"; there are step, layer, head, row, run, sql, prompt, fault, decode, save-screen, "
+              "help, quit",
               word);
   }
 }

@@ -36,6 +36,11 @@ static void accept_line(struct state *s, const struct limits *limits) {
     state_command(s, limits, s->line);
     return;
   }
+  if (mode == INPUT_PROMPT) {
+    s->request = REQUEST_PROMPT;
+    snprintf(s->request_text, sizeof s->request_text, "%s", s->line);
+    return;
+  }
   if (*s->line) snprintf(s->search, sizeof s->search, "%s", s->line);
   state_request_search(s, 1);
 }
@@ -124,6 +129,11 @@ void state_predict_action(struct state *s, enum action action) {
     state_say(s, true, "a number first; Escape skips and shows it");
   else if (action != ACTION_PREVIOUS_MOMENT)
     predict_hint(s);
+}
+
+bool state_is_typing(const struct state *s) {
+  return s->mode == INPUT_SEARCH || s->mode == INPUT_COMMAND || s->mode == INPUT_SQL || s->mode == INPUT_PREDICT ||
+         s->mode == INPUT_PROMPT;
 }
 
 void state_type(struct state *s, const char *character) {

@@ -25,4 +25,23 @@ void state_edit_action(struct state *state, const struct limits *limits, enum ac
 /* A prediction takes a number and nothing else, so that no dial moves under the question. */
 void state_predict_action(struct state *state, enum action action);
 
+/* ---- state_command.c ---- */
+
+/* A whole number from `low` to `high`, or a message. */
+bool state_read_number(struct state *state, const char *what, const char *text, int low, int high, int *number);
+
+/* ---- state_live.c ---- */
+
+/* Asks for tokens after the run's last one. `moments`: the first of them is then gone through moment by moment. */
+void state_decode(struct state *state, const struct limits *limits, int tokens, bool moments);
+
+/* e, f, and ^C while decoding. */
+void state_live_action(struct state *state, const struct limits *limits, enum action action);
+
+/* In the list of faults. */
+void state_fault_action(struct state *state, enum action action);
+
+/* prompt TEXT, fault NAME, decode N. False: it is none of these. */
+bool state_live_command(struct state *state, const struct limits *limits, const char *word, const char *rest);
+
 #endif

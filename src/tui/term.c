@@ -32,12 +32,14 @@ static struct {
   struct cell *shown; /* what was put last, rows × columns; NULL: unknown */
   int rows, columns;
   int wake[2]; /* signal handlers write a byte, term_key reads it */
+  int watched; /* another descriptor that wakes; 0: none */
 } term;
 
 static struct termios modes;
 static char restore[256];
 static size_t restore_length;
-static volatile sig_atomic_t taken; /* the terminal is in our state */
+static volatile sig_atomic_t gentle, held; /* SIGTERM and SIGHUP are to be held; the one that is */
+static volatile sig_atomic_t taken;        /* the terminal is in our state */
 
 /* ---- signals -------------------------------------------------------------------------------------------------------- */
 
@@ -72,6 +74,13 @@ static void give_back(void) {
 static void on_deadly(int number, siginfo_t *info, void *context) {
   (void)context;
   int saved = errno;
+  if (gentle && !held && (number == SIGTERM || number == SIGHUP)) {
+    held = number;
+    ssize_t written = write(term.wake[1], "e", 1);
+    (void)written; /* full: it will wake anyhow */
+    errno = saved;
+    return;
+  }
   give_back();
   for (int i = 0; i < DEADLY; i++)
     if (deadly[i] == number) sigaction(number, &before_deadly[i], NULL);
@@ -248,12 +257,19 @@ kvs_status term_open(int depth, kvs_error *err) {
   return KVS_OK;
 }
 
+void term_watch(int descriptor) { term.watched = descriptor; }
+
+void term_end_gently(void) { gentle = 1; }
+
+int term_signal(void) { return held; }
+
 void term_close(void) {
   if (!taken) return;
   if (term.screen) endwin();
   taken = 0;
   tcsetattr(STDIN_FILENO, TCSANOW, &modes); /* endwin restores what ncurses has changed; this, what we have */
   release_signals();
+  gentle = 0;
   if (term.screen) delscreen(term.screen);
   close(term.wake[0]);
   close(term.wake[1]);
@@ -424,13 +440,15 @@ static int ready_key(bool *any) {
 /* What signals have told since the last time. Of many resizes only the last counts. */
 static int told(void) {
   char bytes[256];
-  bool resize = false, suspend = false, cancel = false, back = false;
+  bool ending = false, resize = false, suspend = false, cancel = false, back = false;
   for (ssize_t n; (n = read(term.wake[0], bytes, sizeof bytes)) > 0;) {
     resize |= memchr(bytes, 'w', (size_t)n) != NULL;
     back |= memchr(bytes, 'b', (size_t)n) != NULL;
     suspend |= memchr(bytes, 'z', (size_t)n) != NULL;
     cancel |= memchr(bytes, 'c', (size_t)n) != NULL;
+    ending |= memchr(bytes, 'e', (size_t)n) != NULL;
   }
+  if (ending) return TERM_ENDING;
   if (suspend) return TERM_SUSPEND;
   if (back) reset_prog_mode(); /* the shell had the terminal meanwhile */
   if (resize || back) {
@@ -447,8 +465,14 @@ static bool gone(short revents) {
   return (revents & POLLIN) && (ioctl(STDIN_FILENO, FIONREAD, &waiting) != 0 || waiting == 0);
 }
 
+static void empty(int descriptor) {
+  char bytes[256];
+  while (read(descriptor, bytes, sizeof bytes) > 0) continue;
+}
+
 int term_key(int timeout) {
-  struct pollfd fds[2] = {{STDIN_FILENO, POLLIN, 0}, {term.wake[0], POLLIN, 0}};
+  struct pollfd fds[3] = {{STDIN_FILENO, POLLIN, 0}, {term.wake[0], POLLIN, 0}, {term.watched, POLLIN, 0}};
+  nfds_t watched = term.watched ? 3 : 2;
   for (;;) {
     bool any;
     int key = ready_key(&any); /* first: ncurses may hold some that poll does not see */
@@ -458,10 +482,14 @@ int term_key(int timeout) {
       continue;
     }
     if (gone(fds[0].revents)) return TERM_GONE;
-    int count = poll(fds, 2, timeout);
+    int count = poll(fds, watched, timeout);
     if (count == 0) return TERM_NOTHING;
     if (count < 0 && errno != EINTR) return TERM_GONE;
-    if (count < 0) fds[0].revents = fds[1].revents = 0;
+    if (count < 0) fds[0].revents = fds[1].revents = fds[2].revents = 0;
     if (fds[1].revents && (key = told()) != TERM_NOTHING) return key;
+    if (fds[2].revents) {
+      empty(term.watched);
+      return TERM_WOKEN;
+    }
   }
 }
