@@ -50,7 +50,7 @@ struct live_status {
   int steps;        /* that the run has in the trace */
   int fed;          /* tokens fed while catching up */
   enum live_end end;
-  char text[512];
+  char text[1024]; /* as a kvs_error has */
 };
 
 /* Opens a session that adds to the trace at `path`. Takes model and tokenizer over, also when it fails. Opens nothing for
