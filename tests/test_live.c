@@ -223,6 +223,57 @@ static void every_fault_goes_on(void **state) {
   goes_on_as("austen", "-p 'It is a truth' --fault off-by-one --fault-from 5"); /* amid what is fed again */
 }
 
+/* What a run under any fault was given, decoded without it: the prompt once, each token once, the rule kept. */
+static void every_fault_is_taken_out_again(void **state) {
+  (void)state;
+  char options[256];
+  for (int i = 0; kvs_fault_at(i); i++) {
+    const kvs_fault *fault = kvs_fault_at(i);
+    if (fault->fills_context) continue; /* its prompt is another one */
+    snprintf(options, sizeof options, "-m austen -p 'It is a truth' -n 6 --fault %s", fault->name);
+    record(path, options);
+    record(other, "-m austen -p 'It is a truth' -n 6");
+    open_live("austen");
+    ask(&(struct live_order){.kind = LIVE_AGAIN, .run = 1});
+    struct live_status status = done();
+    if (status.end != LIVE_DONE) fail_msg("%s: %s", fault->name, status.text);
+    char sql[8192];
+    snprintf(sql, sizeof sql, "ATTACH '%s' AS other", other);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    long long prompt = number(db, "SELECT count(*) FROM other.step WHERE source = 'prompt'");
+    assert_int_equal(status.steps, prompt + 6);
+    assert_int_equal(number(db, "SELECT count(*) FROM main.rule WHERE run = 2 AND off_by = 0"), prompt + 6);
+    assert_int_equal(number(db, "SELECT count(*) FROM main.step WHERE run = 2 AND cache_length_before = step "
+                                "AND (step < (SELECT count(*) FROM other.step WHERE source = 'prompt')) = "
+                                "(source = 'prompt') AND source <> 'sampled'"),
+                     prompt + 6);
+    assert_int_equal(number(db, "SELECT count(*) FROM main.step AS a JOIN other.step AS b USING (step, token) "
+                                "WHERE a.run = 2 AND b.source = 'prompt'"),
+                     prompt);
+    assert_int_equal(stop(NULL), 0);
+    assert_int_equal(start(NULL), 0);
+  }
+}
+
+static void every_fault_is_put_in(void **state) {
+  (void)state;
+  record(path, "-m reverse -p 'position>' -n 4");
+  open_live("reverse");
+  for (int i = 0; kvs_fault_at(i); i++) {
+    const kvs_fault *fault = kvs_fault_at(i);
+    ask(&(struct live_order){.kind = LIVE_AGAIN, .run = 1, .fault = fault});
+    struct live_status status = done();
+    if (status.end == LIVE_FAILED || status.end == LIVE_STOPPED) fail_msg("%s: %s", fault->name, status.text);
+    assert_int_equal(status.run, i + 2);
+    char sql[512];
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM run WHERE run = %d AND fault = '%s'", i + 2, fault->name);
+    assert_int_equal(number(db, sql), 1);
+    if (fault->fills_context) assert_true(status.steps >= 31);
+  }
+  shut();
+  is_one_whole_file();
+}
+
 static void the_end_of_the_text_is_told_and_can_be_passed(void **state) {
   (void)state;
   record(path, "-m reverse -p 'abc>' -n 1");
@@ -585,6 +636,8 @@ int main(void) {
       LIVE_TEST(a_run_goes_on_as_if_made_in_one_go),
       LIVE_TEST(a_sampled_run_keeps_its_random_numbers),
       LIVE_TEST(every_fault_goes_on),
+      LIVE_TEST(every_fault_is_taken_out_again),
+      LIVE_TEST(every_fault_is_put_in),
       LIVE_TEST(the_end_of_the_text_is_told_and_can_be_passed),
       LIVE_TEST(the_context_ends),
       LIVE_TEST(a_prompt_makes_a_run),

@@ -77,6 +77,36 @@ struct live {
   int engine_steps;       /* that it has */
 };
 
+/* ---- live_feed.c ---- */
+
+/* What a run was given, token by token; the first `prompt` of them in one batch. */
+struct live_calls {
+  int *token;
+  kvs_source *source;
+  int count, room, prompt;
+};
+void live_calls_free(struct live_calls *calls);
+
+/* KVS_ERR_CANCELLED if the job is to end. */
+kvs_status live_check_stop(struct live *live, kvs_error *err);
+
+/* Feeds a batch, or decodes one token, unless the job is to end. */
+kvs_status live_feed(struct live *live, const int *tokens, int count, kvs_source source, kvs_error *err);
+kvs_status live_feed_one(struct live *live, int token, kvs_source source, kvs_error *err);
+
+/* Feeds all that the run was given, unlogged: then the engine has its cache, and the sampler its random numbers. `calls` is for
+ * live_calls_free, also after a failure. Errors: KVS_ERR_INPUT (it does not give the bits that the trace has), the engine's. */
+kvs_status live_catch_up(struct live *live, const struct live_past *past, struct live_calls *calls, kvs_error *err);
+
+/* What the run was given: from its steps, or where its fault fed more or less than that by making it once more. */
+kvs_status live_find_calls(struct live *live, const struct live_past *past, struct live_calls *calls, kvs_error *err);
+
+/* ---- live_work.c ---- */
+
+/* An engine with an empty cache, this fault and a fresh sampler; watched by nobody. */
+kvs_status live_start_engine(struct live *live, const kvs_fault *fault, int from_step, const kvs_sampling *sampling,
+                             kvs_error *err);
+
 /* Does the job; live->status holds the end when it returns. live_work.c. */
 void live_work(struct live *live, const struct live_job *job);
 

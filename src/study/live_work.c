@@ -9,6 +9,9 @@
 /* A model with fewer weights is not worth a second thread. */
 #define FEW_PARAMETERS 4000000
 
+/* Tokens that are generated at the context's end, where a fault shows only there. */
+#define LEAST_AT_THE_END 4
+
 /* ---- what the engine reports: to the trace, and how far it has come --------------------------------------------------- */
 
 static kvs_status on_moment(void *context, const kvs_moment *moment, kvs_error *err) {
@@ -40,10 +43,6 @@ static void log_steps(struct live *live) {
 
 /* ---- getting ready ---------------------------------------------------------------------------------------------------- */
 
-static kvs_status check_stop(struct live *live, kvs_error *err) {
-  return atomic_load(&live->stop) ? kvs_fail(err, KVS_ERR_CANCELLED, "stopped") : KVS_OK;
-}
-
 /* SQLite would make a new file in the place of one that is gone. */
 static kvs_status check_file(const struct live *live, kvs_error *err) {
   struct stat held, there;
@@ -55,8 +54,8 @@ static kvs_status check_file(const struct live *live, kvs_error *err) {
 }
 
 /* An engine with an empty cache, this fault and a fresh sampler. */
-static kvs_status start_engine(struct live *live, const kvs_fault *fault, int from_step, const kvs_sampling *sampling,
-                               kvs_error *err) {
+kvs_status live_start_engine(struct live *live, const kvs_fault *fault, int from_step, const kvs_sampling *sampling,
+                             kvs_error *err) {
   live->engine_run = live->engine_steps = 0;
   if (!live->engine) {
     kvs_engine *engine;
@@ -72,74 +71,7 @@ static kvs_status start_engine(struct live *live, const kvs_fault *fault, int fr
   kvs_engine_observe(live->engine, NULL);
   kvs_engine_fault(live->engine, fault, from_step);
   kvs_engine_reset(live->engine); /* forgets a stop too: from here on it is asked for before each step */
-  return status == KVS_OK ? check_stop(live, err) : status;
-}
-
-static kvs_status feed(struct live *live, const int *tokens, int count, kvs_source source, kvs_error *err) {
-  kvs_status status = check_stop(live, err);
-  return status == KVS_OK ? kvs_engine_prefill(live->engine, tokens, count, source, err) : status;
-}
-
-static kvs_status feed_one(struct live *live, int token, kvs_source source, kvs_error *err) {
-  kvs_status status = check_stop(live, err);
-  return status == KVS_OK ? kvs_engine_decode(live->engine, token, source, err) : status;
-}
-
-/* ---- a run that is there: its cache once more ---------------------------------------------------------------------- */
-
-/* In a batch the bits are the same, and it is faster; a fault may look at how its tokens came. */
-static bool in_batch(const struct live_past *past, int step) {
-  return !past->fault || step < past->fault_from_step || past->fed[step].mode == KVS_PREFILL;
-}
-
-static kvs_status feed_again(struct live *live, const struct live_past *past, kvs_error *err) {
-  int tokens[256], count = 0;
-  kvs_status status = KVS_OK;
-  for (int step = 0; step < past->count && status == KVS_OK; step++) {
-    bool batch = in_batch(past, step), more = step + 1 < past->count && in_batch(past, step + 1);
-    tokens[count++] = past->fed[step].token;
-    if (!batch)
-      status = feed_one(live, tokens[0], past->fed[step].source, err);
-    else if (more && count < (int)(sizeof tokens / sizeof *tokens))
-      continue;
-    else
-      status = feed(live, tokens, count, past->fed[step].source, err);
-    count = 0;
-    live->now.fed = step + 1;
-    live_tell(live, &live->now);
-  }
-  return status;
-}
-
-/* The very bits that the trace has, or nothing is added to it. */
-static kvs_status check_same(struct live *live, const struct live_past *past, kvs_error *err) {
-  int length = past->fed[past->count - 1].length_after, vocabulary = kvs_model_config(live->model)->n_vocab;
-  bool same = length < 0 || length == kvs_engine_cache_length(live->engine);
-  if (past->top_token >= 0)
-    same = same && past->top_token < vocabulary &&
-           (double)kvs_engine_logits(live->engine)[past->top_token] == past->top_logit;
-  if (same) return KVS_OK;
-  return kvs_fail(
-      err, KVS_ERR_INPUT,
-      "run %d cannot be gone on with: its tokens, decoded again, do not give the numbers that the trace has; f "
-      "decodes them as a run of its own, which then goes on",
-      past->run);
-}
-
-static kvs_status catch_up(struct live *live, const struct live_past *past, kvs_error *err) {
-  live->now.catching_up = true;
-  live_tell(live, &live->now);
-  kvs_status status = start_engine(live, past->fault, past->fault_from_step, &past->sampling, err);
-  if (status == KVS_OK) status = feed_again(live, past, err);
-  if (status == KVS_OK) status = check_same(live, past, err);
-  live->now.catching_up = false;
-  if (status != KVS_OK) return status;
-  /* Each token that was sampled took one random number, whatever the logits were. */
-  for (int step = 0; past->sampling.temperature > 0 && step < past->count; step++)
-    if (past->fed[step].source == KVS_SAMPLED) kvs_sampler_next(live->sampler, kvs_engine_logits(live->engine));
-  live->engine_run = past->run;
-  live->engine_steps = past->count;
-  return KVS_OK;
+  return status == KVS_OK ? live_check_stop(live, err) : status;
 }
 
 /* ---- the orders -------------------------------------------------------------------------------------------------------- */
@@ -147,10 +79,11 @@ static kvs_status catch_up(struct live *live, const struct live_past *past, kvs_
 static kvs_status generate(struct live *live, int tokens, kvs_error *err) {
   int end_token = kvs_model_config(live->model)->eos_token;
   live->now.end = LIVE_DONE;
-  for (int i = 0; i < tokens; i++) {
-    int token = kvs_sampler_next(live->sampler, kvs_engine_logits(live->engine));
-    kvs_status status = feed_one(live, token, KVS_SAMPLED, err);
+  for (int i = 0; i < tokens;) {
+    int token = kvs_sampler_next(live->sampler, kvs_engine_logits(live->engine)), before = live->engine_steps;
+    kvs_status status = live_feed_one(live, token, KVS_SAMPLED, err);
     if (status != KVS_OK) return status;
+    i += live->engine_steps > before; /* a fault may swallow one */
     if (token != end_token) continue;
     live->now.end = LIVE_END_TOKEN;
     break;
@@ -160,8 +93,10 @@ static kvs_status generate(struct live *live, int tokens, kvs_error *err) {
 
 static kvs_status go_on(struct live *live, const struct live_job *job, kvs_error *err) {
   const struct live_past *past = &job->past;
+  struct live_calls calls = {0};
   bool there = live->engine_run == past->run && live->engine_steps == past->count;
-  kvs_status status = there ? KVS_OK : catch_up(live, past, err);
+  kvs_status status = there ? KVS_OK : live_catch_up(live, past, &calls, err);
+  live_calls_free(&calls);
   if (status == KVS_OK)
     status = kvs_trace_resume_run(live->trace, live->model, live->tokenizer, past->run, &past->log, err);
   if (status != KVS_OK) return status;
@@ -172,7 +107,7 @@ static kvs_status go_on(struct live *live, const struct live_job *job, kvs_error
 /* A new run, with nothing fed. */
 static kvs_status begin(struct live *live, const struct live_job *job, const kvs_run_info *info, kvs_error *err) {
   int run;
-  kvs_status status = start_engine(live, info->fault, info->fault_from_step, &info->sampling, err);
+  kvs_status status = live_start_engine(live, info->fault, info->fault_from_step, &info->sampling, err);
   if (status == KVS_OK)
     status = kvs_trace_begin_run(live->trace, live->model, live->tokenizer, info, &job->past.log, &run, err);
   if (status != KVS_OK) return status;
@@ -182,50 +117,95 @@ static kvs_status begin(struct live *live, const struct live_job *job, const kvs
   return KVS_OK;
 }
 
-static kvs_status from_prompt(struct live *live, const struct live_job *job, kvs_error *err) {
-  const kvs_run_info info = {.command = "kvstep view: a prompt that was typed",
+/* The prompt's tokens, repeated from their start where the fault shows only at the context's end; and its text. */
+struct prompt {
+  int *tokens, count;
+  char *text;
+  size_t length;
+};
+
+static void prompt_free(struct prompt *prompt) {
+  free(prompt->tokens);
+  free(prompt->text);
+}
+
+/* The text of the tokens, from their bytes. */
+static kvs_status spell(const struct live *live, struct prompt *prompt, kvs_error *err) {
+  size_t room = 1, bytes;
+  for (int i = 0; i < prompt->count; i++)
+    if (kvs_tokenizer_bytes(live->tokenizer, prompt->tokens[i], &bytes)) room += bytes;
+  prompt->text = malloc(room);
+  if (!prompt->text) return kvs_fail_memory(err, "repeating the prompt");
+  for (int i = 0; i < prompt->count; i++) {
+    const unsigned char *token = kvs_tokenizer_bytes(live->tokenizer, prompt->tokens[i], &bytes);
+    if (token) memcpy(prompt->text + prompt->length, token, bytes);
+    if (token) prompt->length += bytes;
+  }
+  prompt->text[prompt->length] = '\0';
+  return KVS_OK;
+}
+
+static kvs_status make_prompt(const struct live *live, const kvs_fault *fault, const int *tokens, int count,
+                              const char *text, size_t length, struct prompt *prompt, kvs_error *err) {
+  *prompt = (struct prompt){.count = kvs_fault_prompt_length(fault, kvs_model_config(live->model), count)};
+  prompt->tokens = malloc((size_t)prompt->count * sizeof *prompt->tokens);
+  if (!prompt->tokens) return kvs_fail_memory(err, "feeding the prompt");
+  for (int i = 0; i < prompt->count; i++) prompt->tokens[i] = i < count ? tokens[i] : prompt->tokens[i - count];
+  if (prompt->count > count) return spell(live, prompt, err);
+  prompt->text = text ? malloc(length + 1) : NULL;
+  if (text && !prompt->text) return kvs_fail_memory(err, "feeding the prompt");
+  if (text) memcpy(prompt->text, text, length), prompt->text[length] = '\0';
+  prompt->length = length;
+  return KVS_OK;
+}
+
+/* A new run of this prompt: all of it is fed. */
+static kvs_status begin_with(struct live *live, const struct live_job *job, const struct prompt *prompt,
+                             const char *command, kvs_error *err) {
+  const kvs_run_info info = {.command = command,
                              .fault = job->fault,
-                             .fault_from_step = job->prompt_count,
+                             .fault_from_step = kvs_fault_usual_start(job->fault, prompt->count),
                              .sampling = job->past.sampling,
-                             .prompt = job->text,
-                             .prompt_length = job->text_length};
+                             .prompt = prompt->text,
+                             .prompt_length = prompt->length};
   kvs_status status = begin(live, job, &info, err);
-  if (status == KVS_OK) status = feed(live, job->prompt, job->prompt_count, KVS_PROMPT, err);
+  return status == KVS_OK ? live_feed(live, prompt->tokens, prompt->count, KVS_PROMPT, err) : status;
+}
+
+static kvs_status from_prompt(struct live *live, const struct live_job *job, kvs_error *err) {
+  struct prompt prompt;
+  kvs_status status =
+      make_prompt(live, job->fault, job->prompt, job->prompt_count, job->text, job->text_length, &prompt, err);
+  if (status == KVS_OK) status = begin_with(live, job, &prompt, "kvstep view: a prompt that was typed", err);
+  prompt_free(&prompt);
   return status == KVS_OK ? generate(live, job->tokens, err) : status;
 }
 
-/* The prompt's tokens; where another engine does not say which they are, the first. */
-static int prompt_tokens(const struct live_past *past) {
-  int count = 0;
-  while (count < past->count && past->fed[count].source == KVS_PROMPT) count++;
-  return count ? count : 1;
-}
-
-static kvs_status feed_prompt_again(struct live *live, const struct live_past *past, int count, kvs_error *err) {
-  int *tokens = malloc((size_t)count * sizeof *tokens);
-  if (!tokens) return kvs_fail_memory(err, "feeding the prompt");
-  for (int i = 0; i < count; i++) tokens[i] = past->fed[i].token;
-  kvs_status status = feed(live, tokens, count, KVS_PROMPT, err);
-  free(tokens);
+/* After the prompt: the very tokens; or where the prompt had to be made longer, as many new ones. */
+static kvs_status feed_rest(struct live *live, const struct live_calls *calls, bool longer, kvs_error *err) {
+  int rest = calls->count - calls->prompt;
+  if (longer) return generate(live, rest > LEAST_AT_THE_END ? rest : LEAST_AT_THE_END, err);
+  kvs_status status = KVS_OK;
+  for (int i = calls->prompt; i < calls->count && status == KVS_OK; i++)
+    status = live_feed_one(live, calls->token[i], KVS_FORCED, err);
   return status;
 }
 
 static kvs_status once_more(struct live *live, const struct live_job *job, kvs_error *err) {
   const struct live_past *past = &job->past;
+  struct live_calls calls;
+  struct prompt prompt = {0};
   char command[64];
-  int prompt = prompt_tokens(past);
   snprintf(command, sizeof command, "kvstep view: the tokens of run %d once more", past->run);
-  const kvs_run_info info = {.command = command,
-                             .fault = job->fault,
-                             .fault_from_step = prompt,
-                             .sampling = past->sampling,
-                             .prompt = past->prompt,
-                             .prompt_length = past->prompt_length};
-  kvs_status status = begin(live, job, &info, err);
-  if (status == KVS_OK) status = feed_prompt_again(live, past, prompt, err);
-  for (int i = prompt; i < past->count && status == KVS_OK; i++)
-    status = feed_one(live, past->fed[i].token, KVS_FORCED, err);
-  return status == KVS_OK ? generate(live, job->tokens, err) : status;
+  kvs_status status = live_find_calls(live, past, &calls, err);
+  if (status == KVS_OK)
+    status = make_prompt(live, job->fault, calls.token, calls.prompt, past->prompt, past->prompt_length, &prompt, err);
+  if (status == KVS_OK) status = begin_with(live, job, &prompt, command, err);
+  if (status == KVS_OK) status = feed_rest(live, &calls, prompt.count > calls.prompt, err);
+  if (status == KVS_OK) status = generate(live, job->tokens, err);
+  prompt_free(&prompt);
+  live_calls_free(&calls);
+  return status;
 }
 
 /* A run that went as far as it could is finished; one that was stopped or failed says that it is not. */

@@ -70,7 +70,10 @@ static int put_fault(struct cells *cells, struct area area, const kvs_fault *fau
   row = put_words(cells, area, row, 0, area.columns, ROLE_TEXT, fault->summary) + airy;
   row = put_code(cells, area, row, fault) + airy;
   row = put_labelled(cells, area, row, "effect", ROLE_TEXT, fault->effect) + airy;
-  return put_labelled(cells, area, row, "seen in", ROLE_TEXT, fault->seen);
+  row = put_labelled(cells, area, row, "seen in", ROLE_TEXT, fault->seen);
+  if (!fault->fills_context) return row;
+  return put_labelled(cells, area, row + airy, "note", ROLE_TEXT,
+                      "it shows only at the context's end: the prompt is repeated until the context is nearly full");
 }
 
 /* An area in which nothing is seen, to count lines. */

@@ -100,7 +100,9 @@ static void decode_again(struct drive *d) {
   d->awaited.step = s->step > generated ? s->step : generated; /* before it, nothing is different */
   d->awaited.moment = s->moment;
   d->awaited.other = other;
-  snprintf(d->awaited.fault, sizeof d->awaited.fault, "%s", fault ? fault->name : "none");
+  d->awaited.fault = fault;
+  if (fault && fault->fills_context)
+    d->awaited.step = INT_MAX, d->awaited.moment = KVS_LOGITS; /* it shows at the end */
 }
 
 void live_serve(struct drive *d, enum request request) {
@@ -145,9 +147,15 @@ static void say_done(struct drive *d, const struct live_status *status, bool at_
   const struct awaited *a = &d->awaited;
   int last = status->steps - 1;
   const char *end = at_end ? "; the model ends the text here" : "";
-  if (a->wish == AWAIT_AGAIN)
-    state_say(s, false, "run %d: the same tokens, %s %s; 8 sets it beside run %d, d finds where they first differ",
-              status->run, strcmp(a->fault, "none") == 0 ? "with fault" : "under", a->fault, a->other);
+  if (a->wish == AWAIT_AGAIN && a->fault && a->fault->fills_context)
+    state_say(s, false,
+              "run %d: the prompt of run %d again and again until the context is nearly full, since %s shows "
+              "only at its end%s",
+              status->run, a->from_run, a->fault->name, end);
+  else if (a->wish == AWAIT_AGAIN)
+    state_say(s, false, "run %d: the tokens of run %d %s%s; 8 sets it beside run %d, d finds where they first differ",
+              status->run, a->from_run, a->fault ? "under " : "without a fault", a->fault ? a->fault->name : "",
+              a->other);
   else if (a->wish == AWAIT_PROMPT)
     state_say(s, false, "run %d begins with this prompt; step %d is its first generated token%s", status->run, last,
               end);

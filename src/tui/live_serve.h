@@ -15,8 +15,8 @@ struct awaited {
   int from_run, from_step; /* where the keys were */
   int step;                /* wanted; the last one there is if it does not come */
   kvs_phase moment;
-  int other;      /* AWAIT_AGAIN: the run to be set beside */
-  char fault[64]; /* AWAIT_AGAIN: its name */
+  int other;              /* AWAIT_AGAIN: the run to be set beside */
+  const kvs_fault *fault; /* AWAIT_AGAIN; NULL: none */
 };
 
 /* Does REQUEST_DECODE, _EDIT_PROMPT, _PROMPT, _FAULT and _STOP; nothing for others. */
