@@ -430,6 +430,21 @@ static void one_order_at_a_time(void **state) {
   assert_int_equal(go_on(1, 1).end, LIVE_DONE);
 }
 
+/* A new run that is stopped has all of its prompt or is not there. */
+static void a_run_without_a_step_is_not_left(void **state) {
+  (void)state;
+  record(path, "-m austen -p 'It is a truth' -n 1");
+  open_live("austen");
+  for (int i = 0; i < 5; i++) {
+    ask(&(struct live_order){.kind = LIVE_PROMPT, .run = 1, .tokens = 50, .prompt = "She was", .prompt_length = 7});
+    live_stop(live);
+    done();
+    assert_int_equal(number(db, "SELECT count(*) FROM run WHERE NOT EXISTS (SELECT 1 FROM step WHERE run = run.run)"),
+                     0);
+  }
+  assert_int_equal(go_on(1, 1).end, LIVE_DONE);
+}
+
 /* ---- what is refused ------------------------------------------------------------------------------------------------ */
 
 static void refused(const struct live_order *order, kvs_status status, const char *words) {
@@ -644,6 +659,7 @@ int main(void) {
       LIVE_TEST(the_same_tokens_once_more_under_a_fault),
       LIVE_TEST(a_stopped_run_is_whole_and_can_go_on),
       LIVE_TEST(a_stopped_run_says_that_it_is_not_finished),
+      LIVE_TEST(a_run_without_a_step_is_not_left),
       LIVE_TEST(one_order_at_a_time),
       LIVE_TEST(orders_that_cannot_be_done),
       LIVE_TEST(traces_that_are_not_the_models),

@@ -227,11 +227,11 @@ static void help_ends_at_its_end(void **state) {
   for (int i = 0; i < 300; i++) drive_key(&drive, 'j');
   draw(80, 24);
   sees("leave kvstep");
-  sees("a command: step 7, layer 2, head 1, row 5, run 2, sql"); /* a long line goes on in the next one */
-  sees("                      QUERY, save-screen FILE, quit; 7.2.1.5 is step 7,");
+  sees("a command: step 7, layer 2, head 1, row 5, run 2, prompt"); /* a long line goes on in the next one */
+  sees("                      TEXT, fault NAME, decode 20, sql QUERY, save-screen");
   misses("↓ more");
   misses("steps-forward");
-  draw(110, 60);
+  draw(110, 66);
   sees("ten tokens on");
   sees("steps-forward"); /* where there is room, what scripts call it */
   draw(80, 24);

@@ -101,7 +101,8 @@ KVS_API kvs_observer kvs_trace_observer(kvs_trace *trace);
 /* Sets run.finished_at. */
 KVS_API kvs_status kvs_trace_end_run(kvs_trace *trace, kvs_error *err);
 
-/* Leaves the open run without ending it: half a step is taken back, every whole one stays, and another process may write. Call it
+/* Leaves the open run without ending it: half a step is taken back, every whole one stays, and another process may write. A
+ * run that has no step is taken out again. Call it
  * when a step was cancelled. Harmless when no run is open. */
 KVS_API void kvs_trace_leave_run(kvs_trace *trace);
 

@@ -2,6 +2,7 @@
 #include "trace/store.h"
 
 #include <stddef.h>
+#include <stdio.h>
 
 /* A run that is there, of this engine: where its steps and events end. */
 static kvs_status find_end(kvs_trace *trace, int run, int *last_step, int64_t *last_seq, kvs_error *err) {
@@ -72,7 +73,15 @@ kvs_status kvs_trace_resume_run(kvs_trace *trace, kvs_model *model, const kvs_to
   return status;
 }
 
+/* A run that has come to nothing. If it cannot be taken out, it stays as one that was not finished. */
+static void remove_run(kvs_trace *trace) {
+  char sql[64];
+  snprintf(sql, sizeof sql, "DELETE FROM run WHERE run = %d", trace->run);
+  sqlite3_exec(trace->db, sql, NULL, NULL, NULL);
+}
+
 void kvs_trace_leave_run(kvs_trace *trace) {
   kvs_trace_rollback(trace);
+  if (trace->run != 0 && trace->last_step_kept < 0) remove_run(trace);
   kvs_trace_forget_run(trace);
 }
