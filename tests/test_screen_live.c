@@ -138,9 +138,9 @@ static void test_next_token(void **state) {
   type_and_see("G", "step 16/16");
   type_and_see("l", "step 17/17");
   assert_true(pty_wait(pty, "step 17 was decoded just now"));
-  assert_true(pty_has(pty, "the model ends the text here"));
+  assert_true(pty_wait(pty, "the model ends the text here"));
   type_and_see(" ", "row 18 free"); /* by moments: past the text's end, its first */
-  assert_true(pty_has(pty, "step 18/18"));
+  assert_true(pty_wait(pty, "step 18/18"));
   type_and_see("b", "step 17/18");
   quit_whole();
   is_whole("SELECT count(*), sum(finished_at IS NULL) FROM step JOIN run USING (run) WHERE run = 1", "19|0");
@@ -168,7 +168,7 @@ static void test_context_end(void **state) {
     type_and_see("l", words);
   }
   type_and_see("l", "wpe[32]");
-  assert_true(pty_has(pty, "step 30/30"));
+  assert_true(pty_wait(pty, "step 30/30"));
   quit_whole();
   is_whole("SELECT count(*), max(position) FROM step WHERE run = 2", "31|31");
 }
@@ -178,10 +178,10 @@ static void test_plays_on(void **state) {
   open_live(NULL);
   type("G++++P");
   assert_true(pty_wait(pty, "the model ends the text here"));
-  assert_true(pty_has(pty, "step 17/17"));
+  assert_true(pty_wait(pty, "step 17/17"));
   type_and_see("P", "playing");
   assert_true(pty_wait(pty, "Space decodes past its end"));
-  assert_true(pty_has(pty, "step 17/17"));
+  assert_true(pty_wait(pty, "step 17/17"));
   quit_whole();
 }
 
@@ -191,16 +191,16 @@ static void test_prompt(void **state) {
   (void)state;
   open_live(NULL);
   type_and_see("e", ">position>");
-  assert_true(pty_has(pty, "the prompt of a new run"));
+  assert_true(pty_wait(pty, "the prompt of a new run"));
   assert_true(pty->cursor);
   type("\177\177\177\177>");
   assert_true(pty_wait(pty, ">posit>"));
   type_and_see("\r", "run 3 begins with this prompt");
-  assert_true(pty_has(pty, "run 3 correct"));
-  assert_true(pty_has(pty, "step 6/6"));
+  assert_true(pty_wait(pty, "run 3 correct"));
+  assert_true(pty_wait(pty, "step 6/6"));
   type_and_see("e", ">posit>");
   type_and_see("\003e\177\\q\r", "\"\\q\" is no escape");
-  assert_true(pty_has(pty, ">posit\\q"));
+  assert_true(pty_wait(pty, ">posit\\q"));
   type("\177\177");                /* what was typed is still there to be mended */
   type_and_see("A\r", "no token"); /* the alphabet has no capitals */
   type_and_see("\177>\r", "run 4 begins with this prompt");
@@ -230,13 +230,13 @@ static void test_fault(void **state) {
   type_and_see(":step 12\r", "step 12/");
   type_and_see("f", "a fault for the tokens of run 1");
   type_and_see("j", "append(cache, k, v);  t = cache.length;"); /* the wrong line, and above it the right one */
-  assert_true(pty_has(pty, "t = cache.length;  append(cache, k, v);"));
+  assert_true(pty_wait(pty, "t = cache.length;  append(cache, k, v);"));
   type_and_see("\033[F", "▸");
   type_and_see("g", "no fault: the same tokens");
   type_and_see("jj", "▸ reset-to-zero");
   type_and_see("\r", "the tokens of run 1 under reset-to-zero");
-  assert_true(pty_has(pty, "run 3 reset-to-zero"));
-  assert_true(pty_has(pty, "step 12/16"));
+  assert_true(pty_wait(pty, "run 3 reset-to-zero"));
+  assert_true(pty_wait(pty, "step 12/16"));
   type_and_see("8", "run 3 reset-to-zero  beside  run 1 correct");
   assert_true(pty_wait(pty, "the same tokens"));
   type_and_see("f", "▸ reset-to-zero");
@@ -244,7 +244,7 @@ static void test_fault(void **state) {
   assert_true(pty_wait_gone(pty, "a fault for the tokens"));
   type_and_see(":fault nonsense\r", "there is no fault \"nonsense\"");
   type_and_see(":fault none\r", "without a fault");
-  assert_true(pty_has(pty, "run 4 correct"));
+  assert_true(pty_wait(pty, "run 4 correct"));
   quit_whole();
   is_whole("SELECT count(*) FROM step AS a JOIN step AS b USING (step, token) WHERE a.run = 1 AND b.run IN (3, 4) AND "
            "(b.source = 'forced') = (a.source = 'sampled')",

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tui/prompt_text.h"
 #include "tui/state.h"
 
 static const struct limits limits = {
@@ -186,7 +187,9 @@ static void commands_move_dials_or_say_why_not(void **unused) {
       {"layer two", "layer: \"two\" is no number", 0, 0},
       {"step", "step: \"\" is no number", 0, 0},
       {"run 4", "run 4: there are 1 to 3", 0, 0},
-      {"fly", "no command \"fly\"; there are step, layer, head, row, run, sql, prompt, fault, decode, save-screen, help, quit", 0, 0},
+      {"fly",
+       "no command \"fly\"; there are step, layer, head, row, run, sql, prompt, fault, decode, save-screen, help, quit",
+       0, 0},
       {"save-screen", "save-screen needs a file's name: .svg with colours, any other as text", 0, 0},
       {"next-layer", "", 0, 1},
       {"7.2.1", "", 7, 2},
@@ -270,6 +273,161 @@ static void the_difference_is_sought_from_run_1(void **unused) {
   assert_int_equal(s.request_number, 1);
 }
 
+/* ---- a model at hand ------------------------------------------------------------------------------------------------ */
+
+static const struct limits at_hand = {
+    .runs = 3, .steps = 20, .layers = 4, .heads = 4, .rows = 13, .own = 12, .help_top = 20, .live = true};
+
+static struct state do_with(const struct limits *with, int step, const char *name) {
+  struct state s;
+  state_init(&s, with);
+  s.step = step;
+  state_update(&s, with, action_named(name));
+  return s;
+}
+
+static void after_the_last_step_a_token_is_asked_for(void **unused) {
+  (void)unused;
+  static const struct {
+    const char *action;
+    int tokens, by_moments;
+  } asks[] = {{"next-step", 1, 0}, {"next-moment", 1, 1}, {"steps-forward", 10, 0}};
+  for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+    struct state s = do_with(&at_hand, 19, asks[i].action);
+    assert_int_equal(s.request, REQUEST_DECODE);
+    assert_int_equal(s.request_number, asks[i].tokens);
+    assert_int_equal(s.request_direction, asks[i].by_moments);
+    assert_int_equal(s.step, 19); /* until it is there */
+    assert_int_equal(do_with(&at_hand, 18, asks[i].action).request, REQUEST_NONE);
+  }
+  struct limits busy = at_hand;
+  busy.working = true;
+  struct state s = do_with(&busy, 19, "next-step");
+  assert_int_equal(s.request, REQUEST_NONE);
+  assert_string_equal(s.message, "still decoding; ^C stops it");
+  assert_int_equal(do_with(&busy, 3, "cancel").request, REQUEST_STOP);
+  assert_int_equal(do_with(&at_hand, 3, "cancel").request, REQUEST_NONE);
+}
+
+static void without_a_model_the_reason_is_said(void **unused) {
+  (void)unused;
+  struct limits with = limits;
+  struct state s = do_with(&with, 19, "next-step");
+  assert_int_equal(s.request, REQUEST_NONE);
+  assert_string_equal(s.message, "this is the trace's last step");
+  with.no_live = "no model: give -m";
+  s = do_with(&with, 19, "next-moment");
+  assert_string_equal(s.message, "this is the trace's last step; no model: give -m");
+  s = do_with(&with, 3, "edit-prompt");
+  assert_int_equal(s.request, REQUEST_NONE);
+  assert_string_equal(s.message, "no model: give -m");
+  s = do_with(&with, 3, "choose-fault");
+  assert_int_equal(s.mode, INPUT_KEYS);
+  assert_true(s.message_is_error);
+  state_command(&s, &with, "decode 3");
+  assert_int_equal(s.request, REQUEST_NONE);
+}
+
+static void a_fault_is_chosen_from_the_list(void **unused) {
+  (void)unused;
+  int last = 0;
+  while (kvs_fault_at(last)) last++;
+  struct state s = do_with(&at_hand, 3, "choose-fault");
+  assert_int_equal(s.mode, INPUT_FAULT);
+  assert_int_equal(s.fault, 0);
+  state_update(&s, &at_hand, ACTION_ROW_UP);
+  assert_int_equal(s.fault, 0);
+  state_update(&s, &at_hand, ACTION_LAST_STEP);
+  state_update(&s, &at_hand, ACTION_ROW_DOWN);
+  assert_int_equal(s.fault, last);
+  state_update(&s, &at_hand, ACTION_STEPS_BACK);
+  assert_int_equal(s.fault, last > 10 ? last - 10 : 0);
+  state_update(&s, &at_hand, ACTION_FIRST_STEP);
+  state_update(&s, &at_hand, ACTION_ROW_DOWN);
+  assert_int_equal(s.step, 3); /* the dials rest meanwhile */
+  state_update(&s, &at_hand, ACTION_ACCEPT);
+  assert_int_equal(s.mode, INPUT_KEYS);
+  assert_int_equal(s.request, REQUEST_FAULT);
+  assert_int_equal(s.request_number, 1);
+  s.request = REQUEST_NONE;
+  state_update(&s, &at_hand, ACTION_CHOOSE_FAULT);
+  state_update(&s, &at_hand, ACTION_CANCEL);
+  assert_int_equal(s.mode, INPUT_KEYS);
+  assert_int_equal(s.request, REQUEST_NONE);
+  assert_int_equal(s.fault, 1); /* where it was, when it is opened again */
+}
+
+static void a_prompt_is_typed_and_commands_decode(void **unused) {
+  (void)unused;
+  struct state s = do_with(&at_hand, 3, "edit-prompt");
+  assert_int_equal(s.request, REQUEST_EDIT_PROMPT);
+  s.request = REQUEST_NONE;
+  s.mode = INPUT_PROMPT;
+  assert_true(state_is_typing(&s));
+  state_type(&s, "a");
+  state_type(&s, ">");
+  state_update(&s, &at_hand, ACTION_PREVIOUS_STEP);
+  state_type(&s, "b");
+  state_update(&s, &at_hand, ACTION_ACCEPT);
+  assert_int_equal(s.request, REQUEST_PROMPT);
+  assert_string_equal(s.request_text, "ab>");
+  assert_int_equal(s.mode, INPUT_KEYS);
+  static const struct {
+    const char *line;
+    enum request request;
+    const char *message;
+  } commands[] = {{"prompt  two words", REQUEST_PROMPT, ""},
+                  {"decode 20", REQUEST_DECODE, ""},
+                  {"decode none", REQUEST_NONE, "decode: \"none\" is no number"},
+                  {"decode 0", REQUEST_NONE, "decode 0: there are 1 to 1000000"},
+                  {"fault none", REQUEST_FAULT, ""},
+                  {"fault off-by-one", REQUEST_FAULT, ""},
+                  {"fault of-by-one", REQUEST_NONE, "there is no fault \"of-by-one\"; f lists them"}};
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    state_init(&s, &at_hand);
+    state_command(&s, &at_hand, commands[i].line);
+    assert_int_equal(s.request, commands[i].request);
+    assert_string_equal(s.message, commands[i].message);
+  }
+  state_command(&s, &at_hand, "prompt two");
+  assert_string_equal(s.request_text, "two");
+  state_command(&s, &at_hand, "fault off-by-one");
+  assert_ptr_equal(kvs_fault_at(s.request_number - 1), kvs_fault_find("off-by-one"));
+}
+
+static void a_prompt_is_shown_and_read_with_escapes(void **unused) {
+  (void)unused;
+  static const struct {
+    const char *bytes;
+    size_t length;
+    const char *line;
+  } pairs[] = {{"plain text", 10, "plain text"},
+               {"a\nb\tc\rd\\", 8, "a\\nb\\tc\\rd\\\\"},
+               {"\x1b[0m\0", 5, "\\x1B[0m\\x00"},
+               {"\xC3\xA9 \xE6\xAD", 5, "\xC3\xA9 \\xE6\\xAD"}, /* a character cut in two */
+               {"\xC2\x9B", 2, "\\xC2\\x9B"},                   /* a control character of its own */
+               {"", 0, ""}};
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+    char line[64], bytes[64];
+    size_t length;
+    assert_true(prompt_show(pairs[i].bytes, pairs[i].length, line, sizeof line));
+    assert_string_equal(line, pairs[i].line);
+    assert_int_equal(prompt_read(line, bytes, &length), -1);
+    assert_int_equal(length, pairs[i].length);
+    assert_memory_equal(bytes, pairs[i].bytes, length);
+  }
+  char line[8], bytes[64];
+  size_t length;
+  assert_true(prompt_show("1234567", 7, line, sizeof line));
+  assert_false(prompt_show("12345678", 8, line, sizeof line)); /* never cut in silence */
+  assert_string_equal(line, "");
+  assert_int_equal(prompt_read("ab\\q", bytes, &length), 2);
+  assert_int_equal(prompt_read("\\x4", bytes, &length), 0);
+  assert_int_equal(prompt_read("\\", bytes, &length), 0);
+  assert_int_equal(prompt_read("\\x4a", bytes, &length), -1);
+  assert_int_equal(bytes[0], 'J');
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_action_has_a_name_keys_and_words_of_its_own),
@@ -284,6 +442,11 @@ int main(void) {
       cmocka_unit_test(playing_starts_stops_and_has_a_pace),
       cmocka_unit_test(an_empty_trace_holds_every_dial_still),
       cmocka_unit_test(the_difference_is_sought_from_run_1),
+      cmocka_unit_test(after_the_last_step_a_token_is_asked_for),
+      cmocka_unit_test(without_a_model_the_reason_is_said),
+      cmocka_unit_test(a_fault_is_chosen_from_the_list),
+      cmocka_unit_test(a_prompt_is_typed_and_commands_decode),
+      cmocka_unit_test(a_prompt_is_shown_and_read_with_escapes),
   };
   return cmocka_run_group_tests_name("state", tests, NULL, NULL);
 }
