@@ -76,9 +76,15 @@ static int put_fault(struct cells *cells, struct area area, const kvs_fault *fau
                       "it shows only at the context's end: the prompt is repeated until the context is nearly full");
 }
 
-/* An area in which nothing is seen, to count lines. */
-static int lines_of(struct cells *cells, struct area area, const kvs_fault *fault) {
-  return put_fault(cells, (struct area){area.row, area.column, 0, area.columns}, fault, true);
+/* The lines that the longest of them takes, so that the list stays as it is from one to the next. */
+static int most_lines(struct cells *cells, struct area area) {
+  const struct area unseen = {area.row, area.column, 0, area.columns};
+  int most = 0;
+  for (int i = 0; kvs_fault_at(i); i++) {
+    int lines = put_fault(cells, unseen, kvs_fault_at(i), true);
+    if (lines > most) most = lines;
+  }
+  return most;
 }
 
 /* ---- the list ---------------------------------------------------------------------------------------------------------- */
@@ -118,7 +124,7 @@ void fault_list_draw(struct cells *cells, struct area area, const struct state *
     return;
   }
   /* The list above; what is known below, all of it if it can be. */
-  int known = lines_of(cells, body, fault), least = body.rows / 3, list = body.rows - 1 - known;
+  int known = most_lines(cells, body), least = body.rows / 3, list = body.rows - 1 - known;
   if (list < least) list = least;
   if (list > count_faults() + 1) list = count_faults() + 1;
   bool airy = list + 1 + known <= body.rows;
