@@ -24,6 +24,8 @@
 static char folder[] = "/tmp/kvstep-live-XXXXXX";
 static char program[4096], path[4200], other[4200];
 static struct live *live;
+static kvs_model *model;
+static kvs_tokenizer *tokenizer;
 static sqlite3 *db;
 static kvs_error err;
 
@@ -64,12 +66,20 @@ static int start(void **state) {
   return shell("rm -f '%s'/*", folder);
 }
 
+static void free_model(void) {
+  kvs_tokenizer_free(tokenizer);
+  kvs_model_free(model);
+  tokenizer = NULL;
+  model = NULL;
+}
+
 /* The screen's order: who reads is closed before who writes. */
 static void shut(void) {
   assert_int_equal(sqlite3_close(db), SQLITE_OK);
   db = NULL;
   kvs_status status = live_close(live, &err);
   live = NULL;
+  free_model();
   if (status != KVS_OK) fail_msg("%s", err.message);
 }
 
@@ -79,12 +89,11 @@ static int stop(void **state) {
   live_close(live, NULL);
   db = NULL;
   live = NULL;
+  free_model();
   return 0;
 }
 
 static kvs_status open_with(const char *name) {
-  kvs_model *model;
-  kvs_tokenizer *tokenizer;
   assert_int_equal(kvs_model_open(name, &model, &err), KVS_OK);
   assert_int_equal(kvs_tokenizer_open(name, &tokenizer, &err), KVS_OK);
   return live_open(path, model, tokenizer, &live, &err);
@@ -177,19 +186,19 @@ static void is_row_for_row(int run, int theirs, size_t from) {
 /* ---- going on ------------------------------------------------------------------------------------------------------- */
 
 /* Three tokens by `kvstep run`, then in pieces here: the same as all of them by `kvstep run`. */
-static void goes_on_as(const char *model, const char *options) {
+static void goes_on_as(const char *name, const char *options) {
   char first[512], whole[512];
-  snprintf(first, sizeof first, "-m %s %s -n 3", model, options);
-  snprintf(whole, sizeof whole, "-m %s %s -n 10", model, options);
+  snprintf(first, sizeof first, "-m %s %s -n 3", name, options);
+  snprintf(whole, sizeof whole, "-m %s %s -n 10", name, options);
   record(path, first);
   record(other, whole);
-  open_live(model);
+  open_live(name);
   int steps = go_on(1, 1).steps;
   struct live_status status = go_on(1, 4);
   assert_int_equal(status.steps, steps + 4);
   assert_int_equal(status.end, LIVE_DONE);
   shut();
-  open_live(model); /* another session: the engine is fed all of it again */
+  open_live(name); /* another session: the engine is fed all of it again */
   status = go_on(1, 2);
   assert_int_equal(status.steps, steps + 6);
   assert_int_equal(number(db, "SELECT count(*) FROM run WHERE finished_at IS NOT NULL"), 1);

@@ -355,7 +355,6 @@ static void test_other_model(void **state) {
   snprintf(line, sizeof line, "'%s' view '%s' -m austen 2>'%s/err' </dev/null", program, trace, folder);
   assert_int_equal(shell("%s", line), 1);
   assert_int_equal(shell("grep -q 'other weights' '%s/err'", folder), 0);
-  assert_int_equal(shell("'%s' view '%s' -m reverse --read-only 2>/dev/null", program, trace), 2);
   is_whole("SELECT count(*) FROM step", "34");
 }
 

@@ -49,8 +49,10 @@ struct show {
   const char *path; /* of the trace */
   struct app_options app;
   struct script_options script;
-  struct live *live;
-  char no_live[1100]; /* why there is none */
+  kvs_model *model; /* that decoded the trace; NULL: none is at hand */
+  kvs_tokenizer *tokenizer;
+  struct live *live;  /* decodes on with it; NULL: … */
+  char no_live[1100]; /* … this is why */
 };
 
 /* Opens the trace, shows it, and closes all of it: first who reads, then who writes, so that one file is left. *signal: to be
@@ -59,6 +61,7 @@ static kvs_status show_trace(struct show *show, int *signal_number, kvs_error *e
   struct sqlite3 *db = NULL;
   struct look *look = NULL;
   kvs_error close_err;
+  show->app.model = show->script.model = show->model;
   show->app.live = show->script.live = show->live;
   show->app.no_live = show->script.no_live = *show->no_live ? show->no_live : NULL;
   kvs_status status = kvs_trace_read(show->path, &db, err);
@@ -72,51 +75,43 @@ static kvs_status show_trace(struct show *show, int *signal_number, kvs_error *e
   return closed;
 }
 
+static void free_model(struct show *show) {
+  kvs_tokenizer_free(show->tokenizer);
+  kvs_model_free(show->model);
+  show->tokenizer = NULL;
+  show->model = NULL;
+}
+
 /* Opens the model of that name if it decoded the trace's runs. */
-static kvs_status open_model(struct sqlite3 *db, const char *path, const char *name, kvs_model **model,
-                             kvs_tokenizer **tokenizer, kvs_error *err) {
-  *tokenizer = NULL;
-  kvs_status status = kvs_model_open(name, model, err);
-  if (status == KVS_OK) status = live_fits(db, path, *model, err);
-  if (status == KVS_OK) status = kvs_tokenizer_open(name, tokenizer, err);
-  if (status == KVS_OK) status = kvs_tokenizer_fits(*tokenizer, *model, err);
-  if (status == KVS_OK) return KVS_OK;
-  kvs_tokenizer_free(*tokenizer);
-  kvs_model_free(*model);
-  *model = NULL;
+static kvs_status open_model(struct show *show, struct sqlite3 *db, const char *name, kvs_error *err) {
+  kvs_status status = kvs_model_open(name, &show->model, err);
+  if (status == KVS_OK) status = live_fits(db, show->path, show->model, err);
+  if (status == KVS_OK) status = kvs_tokenizer_open(name, &show->tokenizer, err);
+  if (status == KVS_OK) status = kvs_tokenizer_fits(show->tokenizer, show->model, err);
+  if (status != KVS_OK) free_model(show);
   return status;
 }
 
-/* The model that was named, or the built-in one that it was; none is no failure. */
-static kvs_status find_model(struct show *show, const char *name, kvs_model **model, kvs_tokenizer **tokenizer,
-                             kvs_error *err) {
+/* The model that was named, or the built-in one that it was; that there is none is no failure. */
+static kvs_status find_model(struct show *show, const char *name, kvs_error *err) {
   struct sqlite3 *db;
-  *model = NULL;
   kvs_status status = kvs_trace_read(show->path, &db, err);
   if (status != KVS_OK) return status;
-  if (name) status = open_model(db, show->path, name, model, tokenizer, err);
-  for (int i = 0; !name && !*model && kvs_builtin_at(i); i++)
-    open_model(db, show->path, kvs_builtin_at(i)->name, model, tokenizer, NULL);
+  if (name) status = open_model(show, db, name, err);
+  for (int i = 0; !name && !show->model && kvs_builtin_at(i); i++) open_model(show, db, kvs_builtin_at(i)->name, NULL);
   sqlite3_close(db); /* before live_open, which see */
-  if (!*model && status == KVS_OK)
-    snprintf(show->no_live, sizeof show->no_live, "no model at hand to decode on with: give -m DIR");
   return status;
 }
 
-/* A session to decode in, if it can be; else the reason. Fails only if a model was named and is not the trace's. */
-static kvs_status find_live(struct show *show, const struct values *v, kvs_error *err) {
-  kvs_model *model;
-  kvs_tokenizer *tokenizer;
+/* A session to decode in, if it can be; else the reason. */
+static void find_live(struct show *show, bool read_only) {
   kvs_error why;
-  if (v->read_only) {
+  if (read_only)
     snprintf(show->no_live, sizeof show->no_live, "opened with --read-only, so nothing is decoded");
-    return KVS_OK;
-  }
-  kvs_status status = find_model(show, v->model, &model, &tokenizer, err);
-  if (status != KVS_OK || !model) return status;
-  if (live_open(show->path, model, tokenizer, &show->live, &why) != KVS_OK)
+  else if (!show->model)
+    snprintf(show->no_live, sizeof show->no_live, "no model at hand to decode on with: give -m DIR");
+  else if (live_open(show->path, show->model, show->tokenizer, &show->live, &why) != KVS_OK)
     snprintf(show->no_live, sizeof show->no_live, "nothing can be decoded: %s", why.message);
-  return KVS_OK;
 }
 
 static int run_view(const struct command *command, struct arguments *arguments) {
@@ -133,14 +128,17 @@ static int run_view(const struct command *command, struct arguments *arguments) 
                                  .columns = 80,
                                  .ascii = v.ascii,
                                  .depth = v.depth - 1}};
-  if (v.model && v.read_only) return usage_error(command, "-m and --read-only exclude each other");
   if (v.size && !v.keys) return usage_error(command, "--size goes with --keys; a terminal has its own");
   code = read_size(command, v.size, &show.script);
   if (code >= 0) return code;
   kvs_error err;
   int signal_number = 0;
-  kvs_status status = find_live(&show, &v, &err);
-  if (status == KVS_OK) status = show_trace(&show, &signal_number, &err);
+  kvs_status status = find_model(&show, v.model, &err);
+  if (status == KVS_OK) {
+    find_live(&show, v.read_only);
+    status = show_trace(&show, &signal_number, &err);
+  }
+  free_model(&show);
   if (signal_number) raise(signal_number);
   return status == KVS_OK ? EXIT_OK : report(&err);
 }
@@ -251,10 +249,8 @@ static kvs_status show_demo(struct session *s, struct show *show, int *signal_nu
   }
   status = write_demo(s, err);
   show->path = demo_files[0];
-  if (status == KVS_OK) {
-    status = live_open(show->path, s->model, s->tokenizer, &show->live, err);
-    s->model = NULL, s->tokenizer = NULL; /* the session's now */
-  }
+  show->model = s->model; /* the session's */
+  if (status == KVS_OK) status = live_open(show->path, s->model, s->tokenizer, &show->live, err);
   if (status == KVS_OK) status = show_trace(show, signal_number, err);
   remove_demo();
   for (size_t i = 0; i < ENDING; i++) sigaction(ending[i], &before[i], NULL);
@@ -315,7 +311,8 @@ static const struct option options[] = {
      .argument = "MODEL",
      AT(model),
      .completion = "model",
-     .help = "the model that decoded it, to decode on with (default: a built-in one, if it was that)"},
+     .help = "the model that decoded it, to decode on with and for the logit lens (default: a built-in one, if it was "
+             "that)"},
     {.name = "read-only", .kind = OPTION_FLAG, AT(read_only), .help = "never write to the trace: decode nothing"},
     {.name = "ascii", .kind = OPTION_FLAG, AT(ascii), .help = "draw with ASCII characters only"},
     {.name = "depth",

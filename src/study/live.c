@@ -118,14 +118,11 @@ static kvs_status open_file(struct live *live, const char *path, kvs_error *err)
   return KVS_OK;
 }
 
-kvs_status live_open(const char *path, kvs_model *model, kvs_tokenizer *tokenizer, struct live **out, kvs_error *err) {
+kvs_status live_open(const char *path, kvs_model *model, const kvs_tokenizer *tokenizer, struct live **out,
+                     kvs_error *err) {
   *out = NULL;
   struct live *live = calloc(1, sizeof *live);
-  if (!live) {
-    kvs_tokenizer_free(tokenizer);
-    kvs_model_free(model);
-    return kvs_fail_memory(err, "getting ready to decode");
-  }
+  if (!live) return kvs_fail_memory(err, "getting ready to decode");
   live->model = model;
   live->tokenizer = tokenizer;
   live->file = live->wake[0] = live->wake[1] = -1;
@@ -160,8 +157,6 @@ kvs_status live_close(struct live *live, kvs_error *err) {
     if (live->wake[i] >= 0) close(live->wake[i]);
   kvs_engine_free(live->engine);
   kvs_sampler_free(live->sampler);
-  kvs_tokenizer_free(live->tokenizer);
-  kvs_model_free(live->model);
   pthread_cond_destroy(&live->change);
   pthread_mutex_destroy(&live->mutex);
   free(live->path);

@@ -53,11 +53,12 @@ struct live_status {
   char text[1024]; /* as a kvs_error has */
 };
 
-/* Opens a session that adds to the trace at `path`. Takes model and tokenizer over, also when it fails. Opens nothing for
- * writing before something is ordered. Call it before the trace is opened to be read, and live_close after that is closed:
- * the file is then left in one piece. Errors: KVS_ERR_IO (the trace or its folder cannot be written), KVS_ERR_INPUT (no trace, or
- * no run in it is of this model), KVS_ERR_MEMORY. */
-kvs_status live_open(const char *path, kvs_model *model, kvs_tokenizer *tokenizer, struct live **out, kvs_error *err);
+/* Opens a session that adds to the trace at `path`. Model and tokenizer must outlive it; others may read the weights meanwhile. Opens
+ * nothing for writing before something is ordered. Call it before the trace is opened to be read, and live_close after that is
+ * closed: the file is then left in one piece. Errors: KVS_ERR_IO (the trace or its folder cannot be written), KVS_ERR_INPUT (no
+ * trace), KVS_ERR_MEMORY. */
+kvs_status live_open(const char *path, kvs_model *model, const kvs_tokenizer *tokenizer, struct live **out,
+                     kvs_error *err);
 
 /* Stops, waits for the thread, closes the trace. The error is the trace's: what could not be written. NULL is allowed. */
 kvs_status live_close(struct live *live, kvs_error *err);

@@ -55,7 +55,7 @@ struct live {
   char *path;
   int file; /* held open until the end: closing one would drop SQLite's locks on it (fcntl(2)) */
   kvs_model *model;
-  kvs_tokenizer *tokenizer;
+  const kvs_tokenizer *tokenizer;
   int wake[2];
   pthread_t thread;
   bool started;
