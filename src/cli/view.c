@@ -347,6 +347,11 @@ const struct command command_view = {
         "the next number before "
         "it is shown; `q` leaves. A trace that is still being written is followed from "
         "its end on (`G`).\n\n"
+        "With the model that decoded it (-m, or a built-in one) the screen decodes on: the next token after the last "
+        "step, "
+        "`e` another prompt, `f` the same tokens under a fault; steps and runs are added to the trace, and nothing in "
+        "it is "
+        "changed. --read-only keeps it as it is.\n\n"
         "`kvstep` without a command opens the screen too, on a small model that is part of the program: a prompt is "
         "decoded three times, right and with two faults, into a temporary trace that is gone afterwards.\n\n"
         "With --keys no terminal is needed. Each line of FILE holds names of keys (Left, Space, C-f, a) or of what "
@@ -357,6 +362,7 @@ const struct command command_view = {
         "ends in .svg. A question that takes SQLite more than a thousand million instructions (some ten seconds) "
         "ends the script.",
     .examples = "  kvstep view my.db\n"
+                "  kvstep view my.db -m ~/models/gpt2\n"
                 "  kvstep view my.db --step 12 --layer 3 --head 2\n"
                 "  printf 'Right Right view-map\\n:save-screen map.svg\\n' > my.keys\n"
                 "  kvstep view my.db --keys my.keys --size 100x30\n",

@@ -16,13 +16,14 @@
 /* How many bytes go on one line of `width` columns: up to a blank, or all that fit where there is none. */
 static size_t line_bytes(const char *text, int width) {
   char line[1024];
-  size_t fits = 0, blank = 0;
-  for (size_t end = 1; end < sizeof line && text[end - 1]; end++) {
-    if (((unsigned char)text[end] & 0xC0) == 0x80) continue;
+  size_t fits = 0, blank = 0, end = 0, length = strlen(text);
+  while (end < length && end < sizeof line - 8) {
+    do end++;
+    while (end < length && ((unsigned char)text[end] & 0xC0) == 0x80);
     snprintf(line, sizeof line, "%.*s", (int)end, text);
     if (text_columns(line) > width) return blank ? blank : fits;
     fits = end;
-    if (text[end] == ' ' || !text[end]) blank = end;
+    if (end == length || text[end] == ' ') blank = end;
   }
   return fits;
 }
