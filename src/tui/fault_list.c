@@ -16,8 +16,8 @@
 /* How many bytes go on one line of `width` columns: up to a blank, or all that fit where there is none. */
 static size_t line_bytes(const char *text, int width) {
   char line[1024];
-  size_t fits = 0, blank = 0, end = 0, length = strlen(text);
-  while (end < length && end < sizeof line - 8) {
+  size_t fits = 0, blank = 0, end = 0, length = strnlen(text, sizeof line - 8);
+  while (end < length) {
     do end++;
     while (end < length && ((unsigned char)text[end] & 0xC0) == 0x80);
     snprintf(line, sizeof line, "%.*s", (int)end, text);
