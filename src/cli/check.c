@@ -128,8 +128,8 @@ static void put_indented(const char *text, int indent) {
 
 static void put_finding(const struct finding *f, const char *path, struct style style) {
   char kinds[200], rules[100], text[1400];
-  printf("\n  %s%s%s  (%s)\n", color(style, ROLE_BAD), kinds_text(f, " or ", kinds, sizeof kinds),
-         color(style, ROLE_PLAIN), rules_text(f, ", ", rules, sizeof rules));
+  printf("\n  %s%s%s  (%s)\n", color(style, INK_BAD), kinds_text(f, " or ", kinds, sizeof kinds),
+         color(style, INK_PLAIN), rules_text(f, ", ", rules, sizeof rules));
   put_indented(f->sentence, 4);
   for (int k = 0; k < f->kind_count; k++) {
     const kvs_fault *fault = finding_fault(f, k);
@@ -152,8 +152,8 @@ static void put_table(const struct job *job) {
   for (size_t i = 0; i < job->count; i++) {
     const struct check_report *r = &job->reports[i];
     if (i) putchar('\n');
-    printf("%srun %d: %s%s  (", color(style, r->verdict == CHECK_CLEAN ? ROLE_GOOD : ROLE_BAD), r->run,
-           verdict_words(r), color(style, ROLE_PLAIN));
+    printf("%srun %d: %s%s  (", color(style, r->verdict == CHECK_CLEAN ? INK_GOOD : INK_BAD), r->run, verdict_words(r),
+           color(style, INK_PLAIN));
     put_shown(stdout, style, *r->model ? r->model : "?");
     printf(", %d step%s, %s)\n", r->steps, r->steps == 1 ? "" : "s",
            r->weights ? "held against its weights" : "without weights");

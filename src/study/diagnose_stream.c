@@ -103,7 +103,7 @@ static kvs_status no_rollback(struct diagnosis *d, kvs_error *err) {
   struct finding *f = find(d, &g, false, "no-rollback", NULL, err);
   if (!f) return err->status;
   int n = (int)g.first->found;
-  f->first_step -= n, f->row -= n;
+  f->first_step -= n, f->row -= n, f->last_step = f->first_step + n - 1, f->steps = n, f->to_end = false;
   say(f,
       "Step%s %d to %d fed %d token%s that %s then given up: step %d goes on with what was chosen before them, but "
       "their rows stayed "

@@ -134,7 +134,8 @@ static void trace_run(const struct run *r, const char *path) {
   char *text = text_of(m, tokens, count, &length);
   kvs_trace *trace;
   kvs_engine *engine;
-  kvs_trace_source source = {config, m->name, "00", config->n_vocab, spelling, m};
+  kvs_trace_source source = {
+      .config = config, .model = m->name, .sha256 = "00", .tokens = config->n_vocab, .bytes = spelling, .context = m};
   kvs_run_info info = {.prompt = text, .prompt_length = length}; /* what is injected is not told */
   must(kvs_trace_create(path, KVS_TRACE_REPLACE, &trace, &error), path);
   must(kvs_trace_begin_run_from(trace, &source, &info, r->log, NULL, &error), path);
