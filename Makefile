@@ -53,7 +53,7 @@ SHARED    := $(BUILD)/libkvstep.so.$(VERSION)
 EXTENSION := $(BUILD)/kvstep.so
 
 .SECONDARY:
-.PHONY: all demo test test-binaries bench install check-install samples screens fault-pages format lint lint-format lint-cppcheck help clean
+.PHONY: all demo test test-binaries bench bench-check install check-install samples screens fault-pages format lint lint-format lint-cppcheck help clean
 all: $(PROGRAM) $(STATIC) $(SHARED) $(EXTENSION)
 	@:
 
@@ -133,7 +133,13 @@ bench:
 	@$(MAKE) --no-print-directory $(BUILD)/tests/bench
 	@$(BUILD)/tests/bench
 
-$(BUILD)/tests/bench: $(BUILD)/tests/bench.o $(SUPPORT) $(STATIC)
+# Is every fault found by `check`, and nothing else? A matrix of faults and verdicts.
+bench-check:
+	@.ci/deps test
+	@$(MAKE) --no-print-directory $(BUILD)/tests/bench_check
+	@$(BUILD)/tests/bench_check $(BENCH_MODEL)
+
+$(BUILD)/tests/bench $(BUILD)/tests/bench_check: %: %.o $(SUPPORT) $(STATIC)
 	$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
 
 # The traces that ship; traces/README.md describes them.
@@ -220,6 +226,7 @@ help:
 	@echo "make demo            installs what is missing, builds, and traces both built-in models, right and broken"
 	@echo "make test            installs what is missing, builds and runs every test; SAN=1 with ASan and UBSan"
 	@echo "make bench           decode, prefill and logging speed beside the memory's"
+	@echo "make bench-check     what \`check\` says of every fault: a confusion matrix (BENCH_MODEL=124M: GPT-2 small's shape)"
 	@echo "make install         to PREFIX=$(PREFIX), under DESTDIR"
 	@echo "make samples         makes the sample traces in traces/ again"
 	@echo "make screens         makes the pictures in docs/screens/ again"

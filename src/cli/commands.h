@@ -4,8 +4,9 @@
 
 #include "cli/options.h"
 
-extern const struct command command_run, command_show, command_info, command_sql, command_verify, command_compare,
-    command_import, command_models, command_faults, command_view, command_help, command_man, command_completion;
+extern const struct command command_run, command_show, command_info, command_sql, command_verify, command_check,
+    command_compare, command_import, command_models, command_faults, command_view, command_help, command_man,
+    command_completion;
 
 /* What `kvstep` without a command does on a terminal: the screen on a built-in model, in a trace that is gone afterwards.
  * Returns the exit code. */

@@ -11,9 +11,9 @@
 #include "kvstep/kvstep.h"
 
 static const struct command *const commands[] = {
-    &command_run,    &command_view,    &command_show,       &command_info,   &command_sql,
-    &command_verify, &command_compare, &command_import,     &command_models, &command_faults,
-    &command_help,   &command_man,     &command_completion,
+    &command_run,    &command_view,  &command_show,    &command_info,       &command_sql,
+    &command_verify, &command_check, &command_compare, &command_import,     &command_models,
+    &command_faults, &command_help,  &command_man,     &command_completion,
 };
 
 const struct command *command_at(int i) {

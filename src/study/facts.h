@@ -19,7 +19,7 @@
   X(EVENT_ORDER, "events", "the phase that came too early / the phase it must follow")                                 \
   X(SCORE_COUNT, "D3", "number of scores / length after the append")                                                   \
   X(SOFTMAX_SUM, "D4", "sum of the weights / 1")                                                                       \
-  X(SOFTMAX_ZERO, "D4", "rows with a finite score and weight 0 / 0; row: the first such")                              \
+  X(SOFTMAX_ZERO, "D4", "rows of its past or itself with weight 0 / rows attended; row: the first such")               \
   X(SOFTMAX_WRONG, "D4", "a weight / what softmax of the scores gives; row: the worst")                                \
   X(SOFTMAX_AXIS, "D4", "the weights are a softmax over the heads, not over the rows")                                 \
   X(SCALE, "D5", "score / (q.K[row]), the same for all rows / 1/sqrt(head_dim)")                                       \
@@ -54,7 +54,11 @@
   X(QUERY_WRONG, "D7", "q of this head against q recomputed; found: distance")                                         \
   X(VALUE_WRONG, "D7", "the V row against v recomputed; found: distance")                                              \
   X(LOGITS_WRONG, "D10", "logits against those recomputed from the last layer; found: distance")                       \
-  X(LOGITS_OTHER_ROW, "D10", "the logits are those of step found / of this step")
+  X(LOGITS_OTHER_ROW, "D10", "the logits are those of step found / of this step")                                      \
+  X(POSITION_SAME, "D2", "the same wpe, or with the same token the same layer 0 K row, as step found / length before") \
+  X(ROLLED_BACK, "D1", "rows were given up before this step, as after a rejected draft; found: how many")              \
+  X(V_READ_AS_ZERO, "D12", "out follows only if V of the row is zero; the logged one is not")                          \
+  X(K_READ_AS_ZERO, "D12", "the score of the row is 0; q.K of the logged row is not")
 
 enum fact_kind {
 #define FACT_ENUM(id, rule, meaning) FACT_##id,

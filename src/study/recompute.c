@@ -137,9 +137,10 @@ static kvs_status check_shape(const struct look_run *run, const kvs_config *c, k
   return KVS_OK;
 }
 
-/* The batch that the step belongs to: consecutive prefill steps whose lengths count on. */
+/* The batch that the step belongs to: consecutive prefill steps whose lengths, where they were logged, count on. */
 static bool same_batch(const struct look_step *a, const struct look_step *b) {
-  return a && b && a->mode == KVS_PREFILL && b->mode == KVS_PREFILL && b->length_before == a->length_before + 1;
+  if (!a || !b || a->mode != KVS_PREFILL || b->mode != KVS_PREFILL) return false;
+  return a->length_before == LOOK_NONE || b->length_before == LOOK_NONE || b->length_before == a->length_before + 1;
 }
 
 static void find_batch(struct work *w) {

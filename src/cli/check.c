@@ -1,0 +1,386 @@
+/* check.c: `kvstep check`: what is wrong in this trace, in words, with the evidence. */
+#include "study/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+#include <sqlite3.h>
+
+#include "cli/commands.h"
+#include "cli/help.h"
+#include "cli/out.h"
+#include "kvstep/kvstep.h"
+#include "trace/query.h"
+
+enum format { FORMAT_TABLE, FORMAT_CSV, FORMAT_JSON };
+
+struct values {
+  const char *model;
+  bool no_model;
+  int run, format;
+};
+
+#define EXIT_CANNOT_TELL 2
+#define MOST_RUNS 1000
+#define MODELS 8
+
+/* Models that were opened: the one given, or built-in ones that runs were made with. */
+struct models {
+  kvs_model *given, *builtin[MODELS];
+  const char *sha256[MODELS]; /* owned by the models */
+};
+
+struct job {
+  const char *path;
+  const struct values *v;
+  struct look *look;
+  struct models models;
+  struct check_report *reports;
+  size_t count;
+};
+
+/* What cannot be looked at cannot be judged. */
+static int cannot_tell(const kvs_error *err) {
+  report(err);
+  return EXIT_CANNOT_TELL;
+}
+
+/* ---- which weights ---- */
+
+static kvs_status open_builtins(struct models *m, kvs_error *err) {
+  kvs_status status = KVS_OK;
+  for (int i = 0; status == KVS_OK && i < MODELS && kvs_builtin_at(i); i++) {
+    status = kvs_model_open(kvs_builtin_at(i)->name, &m->builtin[i], err);
+    if (status == KVS_OK) status = kvs_model_sha256(m->builtin[i], &m->sha256[i], err);
+  }
+  return status;
+}
+
+static void close_models(struct models *m) {
+  kvs_model_free(m->given);
+  for (int i = 0; i < MODELS; i++) kvs_model_free(m->builtin[i]);
+}
+
+/* run.model_sha256, to be freed; NULL: not in the trace. */
+static kvs_status read_sha256(struct job *job, int run, char **sha256, kvs_error *err) {
+  sqlite3_stmt *statement = NULL;
+  bool row = false;
+  *sha256 = NULL;
+  kvs_status status =
+      query_prepare(look_db(job->look), "SELECT model_sha256 FROM main.run WHERE run = ?1", &run, 1, &statement, err);
+  if (status == KVS_OK) status = query_step(statement, &row, err);
+  if (status == KVS_OK && row) status = column_text(statement, 0, sha256, err);
+  sqlite3_finalize(statement);
+  return status;
+}
+
+/* The model that this run is held against; NULL: none. */
+static kvs_status choose_model(struct job *job, int run, const kvs_model **model, kvs_error *err) {
+  char *sha256 = NULL;
+  const char *own;
+  struct models *m = &job->models;
+  *model = NULL;
+  if (job->v->no_model) return KVS_OK;
+  kvs_status status = read_sha256(job, run, &sha256, err);
+  if (status == KVS_OK && m->given) {
+    *model = m->given;
+    status = sha256 ? kvs_model_sha256(m->given, &own, err) : KVS_OK;
+    if (status == KVS_OK && sha256 && strcmp(own, sha256) != 0)
+      fprintf(stderr, "kvstep: warning: run %d was made with other weights than %s (their SHA-256 differ)\n", run,
+              kvs_model_name(m->given));
+  }
+  if (status == KVS_OK && !m->given && sha256 && !m->builtin[0]) status = open_builtins(m, err);
+  for (int i = 0; status == KVS_OK && !m->given && sha256 && i < MODELS; i++)
+    if (m->sha256[i] && strcmp(m->sha256[i], sha256) == 0) *model = m->builtin[i];
+  free(sha256);
+  return status;
+}
+
+/* ---- tables ---- */
+
+static const char *verdict_words(const struct check_report *r) {
+  if (r->verdict == CHECK_CLEAN) return "CLEAN";
+  return r->verdict == CHECK_FAULT ? "FAULT" : "CANNOT TELL";
+}
+
+/* "off-by-one or position-jump". */
+static const char *kinds_text(const struct finding *f, const char *between, char *text, size_t size) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (int k = 0; k < f->kind_count && used < size; k++)
+    used += (size_t)snprintf(text + used, size - used, "%s%s", k ? between : "", f->kinds[k]);
+  return text;
+}
+
+static const char *rules_text(const struct finding *f, const char *between, char *text, size_t size) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (int r = 0; r < f->rule_count && used < size; r++)
+    used += (size_t)snprintf(text + used, size - used, "%s%s", r ? between : "", f->rules[r]);
+  return text;
+}
+
+static void put_indented(const char *text, int indent) {
+  printf("%*s", indent, "");
+  put_wrapped(text, indent, indent);
+}
+
+static void put_finding(const struct finding *f, const char *path, struct style style) {
+  char kinds[200], rules[100], text[1400];
+  printf("\n  %s%s%s  (%s)\n", color(style, INK_BAD), kinds_text(f, " or ", kinds, sizeof kinds),
+         color(style, INK_PLAIN), rules_text(f, ", ", rules, sizeof rules));
+  put_indented(f->sentence, 4);
+  for (int k = 0; k < f->kind_count; k++) {
+    const kvs_fault *fault = finding_fault(f, k);
+    if (!fault) continue;
+    puts("    look for the line");
+    snprintf(text, sizeof text, "wrong  %s", fault->wrong_line);
+    put_indented(text, 6);
+    snprintf(text, sizeof text, "right  %s", fault->right_line);
+    put_indented(text, 6);
+  }
+  printf("    see it: kvstep sql ");
+  put_shown(stdout, style, path);
+  puts(" \\");
+  snprintf(text, sizeof text, "\"%s\"", f->sql);
+  put_indented(text, 6);
+}
+
+static void put_table(const struct job *job) {
+  struct style style = style_of_stdout(false);
+  for (size_t i = 0; i < job->count; i++) {
+    const struct check_report *r = &job->reports[i];
+    if (i) putchar('\n');
+    printf("%srun %d: %s%s  (", color(style, r->verdict == CHECK_CLEAN ? INK_GOOD : INK_BAD), r->run, verdict_words(r),
+           color(style, INK_PLAIN));
+    put_shown(stdout, style, *r->model ? r->model : "?");
+    printf(", %d step%s, %s)\n", r->steps, r->steps == 1 ? "" : "s",
+           r->weights ? "held against its weights" : "without weights");
+    for (size_t f = 0; f < r->count; f++) put_finding(&r->findings[f], job->path, style);
+    if (r->count) putchar('\n');
+    for (size_t k = 0; k < r->remarks.count; k++) put_indented(r->remarks.at[k], 2);
+  }
+}
+
+/* ---- CSV and JSON ---- */
+
+static void put_field(const char *text, bool last) {
+  putchar('"');
+  for (const char *c = text; *c; c++) {
+    if (*c == '"') putchar('"');
+    putchar(*c);
+  }
+  fputs(last ? "\"\r\n" : "\",", stdout);
+}
+
+static void put_place(int place) {
+  if (place >= 0) printf("%d", place);
+  putchar(',');
+}
+
+static void put_csv(const struct job *job) {
+  fputs("run,verdict,kinds,rules,first_step,last_step,steps,layer,head,row,sentence,sql\r\n", stdout);
+  for (size_t i = 0; i < job->count; i++) {
+    const struct check_report *r = &job->reports[i];
+    if (r->count == 0) printf("%d,%s,,,,,,,,,,\r\n", r->run, check_verdict_name(r->verdict));
+    for (const struct finding *f = r->findings; f < r->findings + r->count; f++) {
+      char kinds[200], rules[100];
+      printf("%d,%s,%s,%s,%d,%d,%d,", r->run, check_verdict_name(r->verdict), kinds_text(f, "|", kinds, sizeof kinds),
+             rules_text(f, "|", rules, sizeof rules), f->first_step, f->last_step, f->steps);
+      put_place(f->layer), put_place(f->head), put_place(f->row);
+      put_field(f->sentence, false);
+      put_field(f->sql, true);
+    }
+  }
+}
+
+/* JSON is UTF-8; what is not, of a trace's texts, is made visible. */
+static json_t *text_of(const char *text) {
+  char shown[1024];
+  json_t *value = json_string(text);
+  if (value) return value;
+  kvs_token_text((const unsigned char *)text, strlen(text), shown, sizeof shown);
+  return json_string(shown);
+}
+
+static json_t *place_of(int place) { return place < 0 ? json_null() : json_integer(place); }
+
+static json_t *finding_json(const struct finding *f) {
+  json_t *kinds = json_array(), *rules = json_array(), *lines = json_array();
+  for (int k = 0; k < f->kind_count; k++) {
+    const kvs_fault *fault = finding_fault(f, k);
+    json_array_append_new(kinds, json_string(f->kinds[k]));
+    if (fault)
+      json_array_append_new(lines, json_pack("{s:s, s:s, s:s}", "kind", f->kinds[k], "right", fault->right_line,
+                                             "wrong", fault->wrong_line));
+  }
+  for (int r = 0; r < f->rule_count; r++) json_array_append_new(rules, json_string(f->rules[r]));
+  return json_pack("{s:o, s:o, s:o, s:i, s:i, s:i, s:b, s:o, s:o, s:o, s:o, s:o}", "kinds", kinds, "rules", rules,
+                   "sentence", text_of(f->sentence), "first_step", f->first_step, "last_step", f->last_step, "steps",
+                   f->steps, "to_end", (int)f->to_end, "layer", place_of(f->layer), "head", place_of(f->head), "row",
+                   place_of(f->row), "sql", text_of(f->sql), "lines", lines);
+}
+
+static kvs_status put_json(const struct job *job, int code, kvs_error *err) {
+  json_t *runs = json_array();
+  for (size_t i = 0; i < job->count; i++) {
+    const struct check_report *r = &job->reports[i];
+    json_t *findings = json_array(), *remarks = json_array();
+    for (size_t f = 0; f < r->count; f++) json_array_append_new(findings, finding_json(&r->findings[f]));
+    for (size_t k = 0; k < r->remarks.count; k++) json_array_append_new(remarks, text_of(r->remarks.at[k]));
+    json_array_append_new(runs, json_pack("{s:i, s:o, s:i, s:b, s:s, s:o, s:o}", "run", r->run, "model",
+                                          text_of(r->model), "steps", r->steps, "weights", (int)r->weights, "verdict",
+                                          check_verdict_name(r->verdict), "findings", findings, "remarks", remarks));
+  }
+  json_t *all = json_pack("{s:o, s:i, s:o}", "trace", text_of(job->path), "exit", code, "runs", runs);
+  char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
+  json_decref(all);
+  if (!text) return kvs_fail_memory(err, "writing JSON");
+  puts(text);
+  free(text);
+  return KVS_OK;
+}
+
+/* ---- the command ---- */
+
+static kvs_status check_one(struct job *job, int run, kvs_error *err) {
+  const kvs_model *model;
+  struct check_report *grown = realloc(job->reports, (job->count + 1) * sizeof *grown);
+  if (!grown) return kvs_fail_memory(err, "checking a trace");
+  job->reports = grown;
+  kvs_status status = choose_model(job, run, &model, err);
+  if (status != KVS_OK) return status;
+  return check_run(job->look, run, model, &job->reports[job->count++], err);
+}
+
+static kvs_status check_all(struct job *job, kvs_error *err) {
+  sqlite3_stmt *statement = NULL;
+  bool row = false;
+  int run = job->v->run - 1, only = job->v->run;
+  kvs_status status = KVS_OK;
+  if (only) return check_one(job, only, err);
+  for (run = 0; status == KVS_OK; run++) {
+    status =
+        query_prepare(look_db(job->look), "SELECT min(run) FROM main.run WHERE run > ?1", &run, 1, &statement, err);
+    if (status == KVS_OK) status = query_step(statement, &row, err);
+    int next = status == KVS_OK && row ? column_int(statement, 0, -1) : -1;
+    sqlite3_finalize(statement);
+    statement = NULL;
+    if (next < 0 || status != KVS_OK) break;
+    if (job->count == MOST_RUNS)
+      return kvs_fail(err, KVS_ERR_INPUT, "more than %d runs: choose one with --run N", MOST_RUNS);
+    status = check_one(job, next, err);
+    run = next - 1;
+  }
+  if (status == KVS_OK && job->count == 0)
+    return kvs_fail(err, KVS_ERR_INPUT, "%s: there are no runs in it", job->path);
+  return status == KVS_OK ? check_rerun(job->look, job->reports, job->count, err) : status;
+}
+
+static int exit_code(const struct job *job) {
+  bool unsure = false;
+  for (size_t i = 0; i < job->count; i++) {
+    if (job->reports[i].verdict == CHECK_FAULT) return EXIT_BAD;
+    unsure = unsure || job->reports[i].verdict == CHECK_CANNOT_TELL;
+  }
+  return unsure ? EXIT_CANNOT_TELL : EXIT_OK;
+}
+
+static kvs_status open_trace(struct job *job, kvs_error *err) {
+  sqlite3 *db = NULL;
+  kvs_status status = kvs_trace_read(job->path, &db, err);
+  if (status != KVS_OK) return status;
+  /* Tables are all that is read: what else the file brings along is not to run. */
+  sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, (int *)NULL);
+  sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, (int *)NULL);
+  return look_open(db, &job->look, err);
+}
+
+static int put_reports(const struct job *job) {
+  kvs_error err;
+  int code = exit_code(job);
+  if (job->v->format == FORMAT_JSON) {
+    if (put_json(job, code, &err) != KVS_OK) return cannot_tell(&err);
+  } else if (job->v->format == FORMAT_CSV) {
+    put_csv(job);
+  } else {
+    put_table(job);
+  }
+  return finish_stdout(code);
+}
+
+static int run_check(const struct command *command, struct arguments *arguments) {
+  struct values v = {0};
+  int code = parse_options(command, arguments, &v);
+  if (code >= 0) return code;
+  if (v.model && v.no_model) return usage_error(command, "--model and --no-model exclude each other");
+  struct job job = {.path = arguments->at[0], .v = &v};
+  kvs_error err;
+  kvs_status status = open_trace(&job, &err);
+  if (status == KVS_OK && v.model) status = kvs_model_open(v.model, &job.models.given, &err);
+  if (status == KVS_OK) status = check_all(&job, &err);
+  code = status == KVS_OK ? put_reports(&job) : cannot_tell(&err);
+  for (size_t i = 0; i < job.count; i++) check_report_free(&job.reports[i]);
+  free(job.reports);
+  look_close(job.look);
+  close_models(&job.models);
+  return code;
+}
+
+static const char *const formats[] = {"table", "csv", "json", NULL};
+static const struct option options[] = {
+    {.name = "model",
+     .letter = 'm',
+     .kind = OPTION_STRING,
+     .argument = "MODEL",
+     .offset = offsetof(struct values, model),
+     .help = "the weights that the trace was made with: a directory or a built-in model's name (default: the built-in "
+             "model "
+             "whose SHA-256 the run names)",
+     .completion = "model"},
+    {.name = "no-model",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(struct values, no_model),
+     .help = "use no weights, not even a built-in model's"},
+    {.name = "run",
+     .kind = OPTION_INT,
+     .argument = "N",
+     .offset = offsetof(struct values, run),
+     .minimum = 1,
+     .maximum = 1e9,
+     .help = "check this run only (default: all of them)"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = OPTION_CHOICE,
+     .argument = "FORMAT",
+     .offset = offsetof(struct values, format),
+     .choices = formats,
+     .help = "table (default), csv or json"},
+    {0},
+};
+static const struct positional positionals[] = {
+    {.name = "TRACE", .help = "a trace that `kvstep run -o` or another engine wrote", .completion = "file"},
+    {0},
+};
+const struct command command_check = {
+    .name = "check",
+    .summary = "what is wrong in a trace: the cache bug by name, with the evidence",
+    .description =
+        "Examines a trace, from whatever engine, and says for each run whether it is the trace of a correct decode; if "
+        "not, which "
+        "mistake it shows, from which step on, the line of code to look for, and a query that shows it. It reads the "
+        "numbers, not "
+        "what the trace says of itself.\n\n"
+        "With the model's weights it also works every step out again: which row of wpe each token was really given, "
+        "and where "
+        "the layers stop following from each other. Without them it checks what the trace's own numbers must obey.\n\n"
+        "Exit status 0: clean; 1: a fault was found; 2: cannot tell, and the report says what else to log (or the file "
+        "could not be "
+        "read).",
+    .examples = "  kvstep check my.db -m path/to/gpt2\n  kvstep check traces/sample-reverse.db\n  kvstep check my.db "
+                "--run 2 -o json\n",
+    .positionals = positionals,
+    .options = options,
+    .run = run_check,
+};
