@@ -58,8 +58,12 @@ static kvs_status check_identity(sqlite3 *db, const char *path, kvs_error *err) 
 
 static kvs_status check_names(sqlite3 *db, const char *path, kvs_error *err) {
   sqlite3_stmt *statement = NULL;
-  int rc = sqlite3_prepare_v2(db, "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 AND type = 'table'", -1, &statement,
-                              NULL);
+  /* A table of rows, not one that a module or an expression makes up: a trace may come from anybody. */
+  int rc =
+      sqlite3_prepare_v2(db,
+                         "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 AND type = 'table' AND rootpage > 0 AND "
+                         "NOT EXISTS (SELECT 1 FROM pragma_table_xinfo(?1, 'main') WHERE hidden > 0)",
+                         -1, &statement, NULL);
   const char *missing = NULL;
   for (size_t i = 0; rc == SQLITE_OK && !missing && i < sizeof names / sizeof *names; i++) {
     sqlite3_bind_text(statement, 1, names[i], -1, SQLITE_STATIC);
@@ -71,8 +75,10 @@ static kvs_status check_names(sqlite3 *db, const char *path, kvs_error *err) {
   if (rc == SQLITE_OK) rc = finalized;
   if (rc != SQLITE_OK) return explain(db, path, rc, err);
   if (missing)
-    return kvs_fail(err, KVS_ERR_INPUT, "%s: the table `%s` is missing: a trace is made with all tables of schema.sql",
-                    path, missing);
+    return kvs_fail(
+        err, KVS_ERR_INPUT,
+        "%s: the table `%s` is missing, or is none of plain rows: a trace is made with all tables of schema.sql", path,
+        missing);
   return KVS_OK;
 }
 
