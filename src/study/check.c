@@ -227,6 +227,7 @@ kvs_status check_run(struct look *look, int run, const kvs_model *model, struct 
   }
   if (model && !is_of_model(&check)) {
     check.model = NULL;
+    check.unreadable++; /* what was asked for could not be done */
     status = remark(&report->remarks, err, "%s has another shape than the model of run %d, so its weights are not used",
                     kvs_model_name(model), run);
   }

@@ -93,6 +93,9 @@ static kvs_status check_write(struct check *check, int layer, const struct write
   if (layer > 0 && write->row != check->steps[i].before && write->row == check->steps[i].before + 1) {
     fact.found = write->row + 1, fact.right = check->steps[i].after;
     status = check_note(check, &fact, err);
+  } else if (write->row != check->steps[i].before && check->steps[i].before < check->shape.n_ctx) {
+    fact.kind = FACT_ROW_ELSEWHERE, fact.found = write->row, fact.right = check->steps[i].before;
+    status = check_note(check, &fact, err);
   }
   if (status == KVS_OK && before && before->row == write->row) {
     fact.kind = FACT_ROW_OVERWRITTEN, fact.found = before->step, fact.right = check->steps[i].before;

@@ -144,8 +144,8 @@ static bool stays(const struct diagnosis *d, const struct fact *f) {
 
 static bool over_the_last(const struct diagnosis *d, const struct fact *f) {
   int i = step_index(d, f->step);
-  return f->kind == FACT_ROW_OVERWRITTEN && i >= 0 && d->check->steps[i].before > 0 &&
-         f->row == d->check->steps[i].before - 1;
+  return (f->kind == FACT_ROW_OVERWRITTEN || f->kind == FACT_ROW_ELSEWHERE) && i >= 0 &&
+         d->check->steps[i].before > 0 && f->row == d->check->steps[i].before - 1;
 }
 
 static kvs_status overwrite_last(struct diagnosis *d, kvs_error *err) {

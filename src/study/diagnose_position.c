@@ -88,6 +88,9 @@ static struct rule best_rule(const struct diagnosis *d, const struct odd *odd, i
                                       {MOVED, odd[s].used - odd[s].right}};
     for (size_t c = 0; c < sizeof candidates / sizeof *candidates; c++) {
       int n = count_following(d, &candidates[c], odd);
+      bool series = candidates[c].kind == FROM_0 ||
+                    (candidates[c].kind == ONE_FOR_ALL && candidates[c].number != d->check->prompt_length);
+      if (series && n < 2) continue; /* one step makes none */
       if (n > *most) *most = n, best = candidates[c];
     }
     break; /* the earliest is what is to be explained */
@@ -117,15 +120,25 @@ static void say_first(struct finding *f, const struct odd *o) {
   if (o->unclaimed) say(f, " The trace's position column claims %d, which is not what was used.", o->right);
 }
 
-static void show_positions(struct finding *f, const struct diagnosis *d, const struct odd *o) {
-  if (o->seen->kind == FACT_POSITION_CLAIMED || !o->unclaimed)
-    show(f, "SELECT step, cache_length_before, position, off_by, verdict FROM rule WHERE run = %d AND verdict <> 'ok'",
-         d->check->run);
+/* The steps whose claim is wrong. */
+static void show_claims(struct finding *f, const struct diagnosis *d) {
+  show(f,
+       "SELECT step, cache_length_before, position, position - cache_length_before AS off_by FROM step WHERE run = %d "
+       "AND "
+       "position IS NOT cache_length_before",
+       d->check->run);
+}
+
+static void show_positions(struct finding *f, const struct diagnosis *d) {
+  const struct check_step *step = &d->check->steps[step_index(d, f->first_step)];
+  if (d->check->seen.lengths > 0 && step->claims && step->position != step->before)
+    show_claims(f, d);
   else
-    show(f,
-         "SELECT step, row, token_text, dim, k FROM cache WHERE run = %d AND layer = 0 AND head = 0 AND row = %d AND "
-         "step = %d",
-         d->check->run, o->seen->row < 0 ? o->right : o->seen->row, f->first_step);
+    show(
+        f,
+        "SELECT k.step, s.token, k.row, hex(substr(k.k, 1, 16)) AS k_begins FROM kv_row AS k JOIN step AS s ON s.run = "
+        "k.run AND s.step = k.step WHERE k.run = %d AND k.layer = 0 AND k.step >= %d",
+        d->check->run, f->first_step);
 }
 
 static void name_kind(const struct diagnosis *d, const struct rule *r, const char **kind, const char **also) {
@@ -201,7 +214,7 @@ static kvs_status tell_rule(struct diagnosis *d, struct odd *odd, const struct r
   f->layer = 0;
   say_rule(f, d, r);
   say_first(f, &first);
-  show_positions(f, d, &first);
+  show_positions(f, d);
   return KVS_OK;
 }
 
@@ -224,8 +237,7 @@ static kvs_status tell_mistaken(struct diagnosis *d, struct odd *odd, kvs_error 
       "0's K row was made with "
       "wpe[%d], which is right.",
       when(f), f->first_step, odd[first].used, odd[first].right);
-  show(f, "SELECT step, cache_length_before, position, off_by, verdict FROM rule WHERE run = %d AND verdict <> 'ok'",
-       d->check->run);
+  show_claims(f, d);
   return KVS_OK;
 }
 

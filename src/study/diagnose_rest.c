@@ -56,6 +56,9 @@ static void tell_rows(struct finding *f, const struct diagnosis *d, const struct
   if (first->kind == FACT_ROW_OVERWRITTEN)
     say(f, "%s a row is written again: step %d writes row %d of layer %d, which step %.0f wrote.", when(f),
         f->first_step, f->row, f->layer, first->found);
+  else if (first->kind == FACT_ROW_ELSEWHERE)
+    say(f, "%s a row is written in the wrong place: step %d writes row %d of layer %d, right is row %.0f.", when(f),
+        f->first_step, f->row, f->layer, first->right);
   else if (first->kind == FACT_ROW_SHIFTED)
     say(f, "%s the rows have moved: layer %d's scores in step %d follow from rows appended %.0f places further on.",
         when(f), f->layer, f->first_step, first->found);
@@ -65,7 +68,13 @@ static void tell_rows(struct finding *f, const struct diagnosis *d, const struct
         "of the row appended there gives "
         "%.4f. Rows were changed after they were logged, or others are read.",
         when(f), f->first_step, f->layer, f->row, first->found, first->right);
-  if (first->kind == FACT_ROW_OVERWRITTEN)
+  if (first->kind == FACT_ROW_ELSEWHERE)
+    show(f,
+         "SELECT k.step, k.layer, k.row, s.cache_length_before AS right_row FROM kv_row AS k JOIN step AS s ON s.run = "
+         "k.run AND s.step = k.step WHERE "
+         "k.run = %d AND k.row <> s.cache_length_before ORDER BY k.step, k.layer",
+         d->check->run);
+  else if (first->kind == FACT_ROW_OVERWRITTEN)
     show(f,
          "SELECT layer, row, count(*) AS times_written, group_concat(step) AS by_steps FROM kv_row WHERE run = %d "
          "GROUP BY layer, row HAVING "
@@ -147,7 +156,7 @@ static void tell_chain(struct finding *f, const struct diagnosis *d, const struc
 static const struct rest rests[] = {
     {"wrong-length", BIT(LENGTH_START) | BIT(LENGTH_STEP) | BIT(LENGTH_GROWTH) | BIT(CONTEXT_LENGTH), tell_length},
     {"wrong-position", BIT(CONTEXT_POSITION), tell_context},
-    {"wrong-rows", BIT(ROW_OVERWRITTEN) | BIT(ROW_SHIFTED) | BIT(ROW_UNSTABLE), tell_rows},
+    {"wrong-rows", BIT(ROW_ELSEWHERE) | BIT(ROW_OVERWRITTEN) | BIT(ROW_SHIFTED) | BIT(ROW_UNSTABLE), tell_rows},
     {"wrong-token", BIT(ROW_OTHER_TOKEN), tell_token},
     {"wrong-k", BIT(OFF_GRID) | BIT(ROW_SCALED) | BIT(ROW_SWAPPED), tell_grid},
     {"wrong-mix", BIT(MIX_WRONG), tell_mix},
