@@ -223,6 +223,18 @@ static void tell(FILE *to, const struct run *r, const struct matrix_options *o, 
   fprintf(to, "%s\n", report->count ? "" : check_verdict_name(report->verdict));
 }
 
+/* Whether the finding's query works in a plain SQLite, without kvstep's functions, and shows something. */
+static bool shows(const char *path, const struct finding *f, FILE *details) {
+  sqlite3 *db = open_to_write(path);
+  sqlite3_stmt *statement = NULL;
+  bool good =
+      sqlite3_prepare_v2(db, f->sql, -1, &statement, NULL) == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW;
+  if (!good && details) fprintf(details, "%s: no row (%s): %s\n", f->kinds[0], sqlite3_errmsg(db), f->sql);
+  sqlite3_finalize(statement);
+  sqlite3_close(db);
+  return good;
+}
+
 static void judge(const struct run *r, const struct matrix_options *o, const struct check_report *report,
                   struct matrix_line *line) {
   int found = 0, others = 0, single = 0;
@@ -304,6 +316,8 @@ static void one_run(const struct run *r, const struct matrix_options *o, struct 
     line->unseen++;
   else
     judge(r, o, &report, line);
+  for (size_t f = 0; f < report.count && o->sight == SIGHT_ALL; f++)
+    line->mute += !shows(path, &report.findings[f], o->details);
   check_report_free(&report);
 }
 

@@ -29,6 +29,7 @@ struct matrix_line {
   int runs;
   int unseen;             /* runs that the fault left exactly as a right one: nothing to find */
   int named, among, more; /* the very kind; one of kinds that look the same; the kind, and another one besides */
+  int mute;               /* findings whose query gives no row in a plain SQLite */
   int wrong, missed;      /* another kind; nothing */
 };
 

@@ -1,0 +1,134 @@
+/* test_check_command.c: `kvstep check` seen from outside: exit codes, the three formats, which weights it takes, and that its queries can be pasted.
+ * KVSTEP names the binary (./kvstep). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <sqlite3.h>
+
+static char folder[] = "/tmp/kvstep-check-XXXXXX", trace[100], output[40000];
+
+static int run(const char *format, ...) {
+  char line[2000], arguments[1600];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(arguments, sizeof arguments, format, list);
+  va_end(list);
+  const char *program = getenv("KVSTEP");
+  snprintf(line, sizeof line, "%s %s 2>&1 </dev/null", program ? program : "./kvstep", arguments);
+  FILE *pipe = popen(line, "r");
+  assert_non_null(pipe);
+  size_t length = fread(output, 1, sizeof output - 1, pipe);
+  output[length] = '\0';
+  int status = pclose(pipe);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void says(const char *words) {
+  if (!strstr(output, words)) fail_msg("no \"%s\" in: %s", words, output);
+}
+
+/* Run 1 right, run 2 off by one from the first decode step on (4), run 3 without V from step 6 on. */
+static int make(void **state) {
+  (void)state;
+  if (!mkdtemp(folder)) return -1;
+  snprintf(trace, sizeof trace, "%s/t.db", folder);
+  bool good = run("run -m reverse -p 'abc>' -n 4 -o %s", trace) == 0 &&
+              run("run -m reverse -p 'abc>' -n 4 -o %s --append --fault off-by-one", trace) == 0 &&
+              run("run -m reverse -p 'abc>' -n 4 -o %s --append --fault k-without-v --fault-from 6", trace) == 0;
+  return good ? 0 : -1;
+}
+
+static int clean_up(void **state) {
+  (void)state;
+  unlink(trace);
+  return rmdir(folder);
+}
+
+static void test_codes(void **state) {
+  (void)state;
+  assert_int_equal(run("check %s --run 1", trace), 0);
+  says("run 1: CLEAN  (reverse, 8 steps, held against its weights)"); /* the built-in model, by its SHA-256 */
+  assert_int_equal(run("check %s --run 1 --no-model", trace), 0);
+  says("without weights");
+  assert_int_equal(run("check %s", trace), 1);
+  assert_int_equal(run("check %s --run 9", trace), 2);
+  says("there is no run 9");
+  assert_int_equal(run("check %s -m reverse --no-model", trace), 2);
+  assert_int_equal(run("check %s -m /nowhere", trace), 2);
+  assert_int_equal(run("check %s -m austen --run 1", trace), 2);
+  says("another shape");
+  assert_int_equal(run("check"), 2);
+}
+
+static void test_table(void **state) {
+  (void)state;
+  assert_int_equal(run("check %s", trace), 1);
+  says("run 2: FAULT");
+  says("off-by-one  (rule, D2)");
+  says("from step 4 on, position = length + 1: the length is read after the append.");
+  says("wpe[5], right is wpe[4]");
+  says("wrong append(cache, k, v); t = cache.length;");
+  says("run 3: FAULT");
+  says("k-without-v");
+  char *line = output;
+  for (char *end; (end = strchr(line, '\n')); line = end + 1) {
+    int columns = 0; /* of UTF-8 */
+    for (char *c = line; c < end; c++) columns += ((unsigned char)*c & 0xC0) != 0x80;
+    if (columns > 80 && !strstr(line, "see it")) fail_msg("%d columns: %.*s", columns, (int)(end - line), line);
+  }
+}
+
+static void test_json(void **state) {
+  (void)state;
+  assert_int_equal(run("check %s -o json", trace), 1);
+  json_error_t error;
+  json_t *all = json_loads(output, 0, &error);
+  if (!all) fail_msg("%s: %s", error.text, output);
+  assert_int_equal(json_integer_value(json_object_get(all, "exit")), 1);
+  json_t *runs = json_object_get(all, "runs");
+  assert_int_equal(json_array_size(runs), 3);
+  static const char *const verdicts[] = {"clean", "fault", "fault"};
+  for (size_t i = 0; i < 3; i++)
+    assert_string_equal(json_string_value(json_object_get(json_array_get(runs, i), "verdict")), verdicts[i]);
+  json_t *finding = json_array_get(json_object_get(json_array_get(runs, 2), "findings"), 0);
+  assert_string_equal(json_string_value(json_array_get(json_object_get(finding, "kinds"), 0)), "k-without-v");
+  assert_int_equal(json_integer_value(json_object_get(finding, "first_step")), 6);
+  assert_true(json_is_true(json_object_get(finding, "to_end")));
+  assert_true(json_is_null(json_object_get(finding, "head")));
+  /* The query, in a plain SQLite, finds rows 6 and 7 of both layers. */
+  sqlite3 *db;
+  sqlite3_stmt *statement;
+  int rows = 0;
+  assert_int_equal(sqlite3_open(trace, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_prepare_v2(db, json_string_value(json_object_get(finding, "sql")), -1, &statement, NULL),
+                   SQLITE_OK);
+  while (sqlite3_step(statement) == SQLITE_ROW) rows++;
+  assert_int_equal(rows, 4);
+  sqlite3_finalize(statement);
+  sqlite3_close(db);
+  assert_int_equal(run("sql %s \"%s\"", trace, json_string_value(json_object_get(finding, "sql"))), 0);
+  json_decref(all);
+}
+
+static void test_csv(void **state) {
+  (void)state;
+  assert_int_equal(run("check %s -o csv", trace), 1);
+  says("run,verdict,kinds,rules,first_step,last_step,steps,layer,head,row,sentence,sql\r\n1,clean,,,,,,,,,,\r\n2,fault,"
+       "off-by-one,rule|D2,4,");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_codes), cmocka_unit_test(test_table),
+                                     cmocka_unit_test(test_json), cmocka_unit_test(test_csv)};
+  return cmocka_run_group_tests(tests, make, clean_up);
+}
