@@ -55,7 +55,7 @@ if [ -z "$KVSTEP_SAN" ]; then
     suite "views/$model" sh -c '"$1" -B tests/trace_views.py "$2" "$3" && echo "ok 1 - views"' sh "$python" "$work/$model.db" "$build/kvstep.so"
   done
 fi
-suite docs/examples "$python" -B tests/docs_examples.py "$KVSTEP" docs/questions.md
+suite docs/examples "$python" -B tests/docs_examples.py "$KVSTEP" README.md docs/*.md
 for model in reverse austen; do
   suite "compare/$model" sh -c '"$1" -B tests/compare_reference.py "$2" "$3" "$4" && echo "ok 1 - compare"' sh "$python" "$KVSTEP" "$model" "$work"
 done

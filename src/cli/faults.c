@@ -81,12 +81,13 @@ static void put_page(const kvs_fault *f) {
   put_paragraph("", f->summary);
   printf("```c\n%s   // right\n%s   // wrong\n```\n\n", f->right_line, f->wrong_line);
   put_paragraph("**What happens.** ", f->effect);
-  printf("**Where it was seen.** %s.\n\n", f->seen);
-  put_paragraph("**How it is found.** ", f->detect);
+  printf("**Where it was seen** (repository#issue, on GitHub). %s.\n\n", f->seen);
+  put_paragraph("**How it is found** (by which of [the rules](../check.md#the-rules)). ", f->detect);
   put_paragraph("**When kvstep lets it begin.** ", start_of(f));
-  printf("**See it.** A correct run and a broken one in one file, what got worse, what `check` says, and a query that\n"
-         "returns rows for the broken run only:\n\n");
-  printf("```sh\nkvstep run -p 'It is a truth' -n 12 -o lab.db\n"
+  printf("**See it.** A correct run and a broken one in one file, what got worse, what `check` says, and a query (for\n"
+         "`kvstep sql lab.db` or `sqlite3 -box lab.db`) that returns rows for the broken run only. Uninstalled, kvstep "
+         "is `./kvstep`:\n\n");
+  printf("```sh\nkvstep run -p 'It is a truth' -n 12 -o lab.db --force\n"
          "kvstep run -p 'It is a truth' -n 12 -o lab.db --append --fault %s\n",
          f->name);
   if (f->fills_context) /* its prompt is another one: there is no pair of runs to compare in the file */
@@ -100,7 +101,9 @@ static void put_index(void) {
   puts("# The cache bugs that kvstep injects\n\n"
        "Each is a function of a few lines in `src/engine/fault_*.c` and a row in a table there, from which these pages "
        "are "
-       "made\n(`make fault-pages`). `kvstep faults NAME` shows the same.\n\n"
+       "made\n(`make fault-pages`). `kvstep faults NAME` shows the same. Found by: D1 to D14 are [the "
+       "rules](../check.md#the-rules) of "
+       "`kvstep check`.\nP is the cache length before the append, t the position.\n\n"
        "| name | what the mistaken code does | found by |\n|---|---|---|");
   for (int i = 0; kvs_fault_at(i); i++) {
     const kvs_fault *f = kvs_fault_at(i);
