@@ -341,9 +341,36 @@ static void test_show(void **state) {
   contains(last.err, "no step 9999");
   expect(1, "$K show s.trace --layer 99");
   expect(1, "$K show s.trace --run 9");
+  /* 9 prompt rows and the first token's own: all but row 0 are shut out. */
+  expect(0, "$K run -m reverse -n 1 --fault mask-corner -o mask.trace && $K show mask.trace");
+  contains(last.out, "10 weights, sum 1.000, 9 of them masked");
   expect(1, "$K show /dev/null");
   expect(1, "$K show nowhere.trace");
   expect(1, "echo hello > plain; $K info plain");
+}
+
+static void test_faults(void **state) {
+  (void)state;
+  expect(0, "$K faults");
+  static const char *const names[] = {"off-by-one",     "stale-cache",      "no-rollback", "heads-interleaved",
+                                      "softmax-extent", "context-overflow", "mask-corner", "cross-layer-shared"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) contains(last.out, names[i]);
+  expect(0, "$K faults mask-corner");
+  contains(last.out, "right   mask row i of n queries: columns 0 .. P + i");
+  contains(last.out, "pytorch#103082");
+  contains(last.out, "SELECT run, step, layer, head, first_weight");
+  expect(0, "$K faults off-by-one -o json");
+  contains(last.out, "\"wrong_line\": \"append(cache, k, v);  t = cache.length;");
+  expect(0, "$K faults off-by-one -o markdown");
+  contains(last.out, "# off-by-one\n");
+  expect(2, "$K faults off-by-two");
+  contains(last.err, "did you mean `off-by-one`");
+  /* The prompt is repeated until the context is nearly full, and the trace says which prompt was really fed. */
+  expect(0, "$K run -m reverse -p 'abc>' -n 2 --fault context-overflow -o over.trace");
+  expect(0, "$K sql over.trace -o csv 'SELECT length(prompt), prompt FROM run'");
+  contains(last.out, "31,abc>abc>abc>abc>abc>abc>abc>abc\r\n");
+  expect(2, "$K run -m reverse --fault stale-cache --fault-from 3");
+  contains(last.err, "leave --fault-from out");
 }
 
 static void test_sql(void **state) {
@@ -540,14 +567,23 @@ int main(void) {
   signal(SIGPIPE, SIG_IGN);
   if (!mkdtemp(folder)) return 1;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_usage_errors), cmocka_unit_test(test_no_numbers),
-      cmocka_unit_test(test_help),         cmocka_unit_test(test_one_table),
-      cmocka_unit_test(test_lists),        cmocka_unit_test(test_prompts),
-      cmocka_unit_test(test_context),      cmocka_unit_test(test_run_and_trace),
-      cmocka_unit_test(test_show),         cmocka_unit_test(test_sql),
-      cmocka_unit_test(test_streams),      cmocka_unit_test(test_sql_exact),
-      cmocka_unit_test(test_hostile_text), cmocka_unit_test(test_hostile_numbers),
-      cmocka_unit_test(test_verify),       cmocka_unit_test(test_same_command_same_text),
+      cmocka_unit_test(test_usage_errors),
+      cmocka_unit_test(test_no_numbers),
+      cmocka_unit_test(test_help),
+      cmocka_unit_test(test_one_table),
+      cmocka_unit_test(test_lists),
+      cmocka_unit_test(test_prompts),
+      cmocka_unit_test(test_context),
+      cmocka_unit_test(test_run_and_trace),
+      cmocka_unit_test(test_show),
+      cmocka_unit_test(test_faults),
+      cmocka_unit_test(test_sql),
+      cmocka_unit_test(test_streams),
+      cmocka_unit_test(test_sql_exact),
+      cmocka_unit_test(test_hostile_text),
+      cmocka_unit_test(test_hostile_numbers),
+      cmocka_unit_test(test_verify),
+      cmocka_unit_test(test_same_command_same_text),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   char script[128];

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "study/attention.h"
+
 #define SHOWN_NUMBERS 5
 #define SHOWN_ROWS 12
 
@@ -219,6 +221,18 @@ static void put_extent(const struct step_view *w, struct style style, int count)
          color(style, INK_PLAIN));
 }
 
+/* What the weights show of a mask. */
+static void put_mask(const struct step_view *w, struct style style, bool prefill) {
+  int hidden = 0;
+  if (w->scores.count == w->weights.count)
+    hidden = attention_hidden_rows(w->scores.values, w->weights.values, w->weights.count);
+  if (hidden)
+    printf("%s%d of them masked: a finite score and weight 0%s\n", color(style, INK_BAD), hidden,
+           color(style, INK_PLAIN));
+  else
+    puts(prefill ? "the mask hid the batch's later rows" : "no mask: all is past, or itself");
+}
+
 static kvs_status put_attention(sqlite3 *db, const struct step_view *w, struct style style, kvs_error *err) {
   int count = w->scores.count > w->weights.count ? w->scores.count : w->weights.count;
   bool prefill = w->mode && strcmp(w->mode, "prefill") == 0;
@@ -233,8 +247,8 @@ static kvs_status put_attention(sqlite3 *db, const struct step_view *w, struct s
   if (w->weights.values) {
     double sum = 0;
     for (int i = 0; i < w->weights.count; i++) sum += w->weights.values[i];
-    printf("%d weight%s, sum %.3f, %s\n", w->weights.count, w->weights.count == 1 ? "" : "s", sum,
-           prefill ? "the mask hid the batch's later rows" : "no mask: all is past, or itself");
+    printf("%d weight%s, sum %.3f, ", w->weights.count, w->weights.count == 1 ? "" : "s", sum);
+    put_mask(w, style, prefill);
   } else {
     puts("over the scores, no row masked but those to come");
   }

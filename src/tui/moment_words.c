@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "study/attention.h"
 #include "tui/predict.h"
 
 /* What the words are about. */
@@ -111,21 +112,10 @@ static bool score_words(const struct about *a, char *text, size_t size) {
   return extent && (usual || alike);
 }
 
-/* Rows with a weight of exactly 0 although their score would give them one: they were hidden. */
-static int hidden_rows(const struct look_head *h) {
-  double most = -INFINITY;
-  int hidden = 0;
-  if (!h || !h->scores || !h->weights) return 0;
-  for (int row = 0; row < h->rows; row++)
-    if ((double)h->scores[row] > most && h->weights[row] > 0) most = (double)h->scores[row];
-  if (isinf(most)) return 0; /* not one has a weight: then none was hidden from the others */
-  for (int row = 0; row < h->rows; row++) hidden += h->weights[row] == 0 && (double)h->scores[row] > most - 80;
-  return hidden;
-}
-
 static bool softmax_words(const struct about *a, char *text, size_t size) {
   const struct look_head *h = a->head;
-  int rows = h ? h->rows : a->place->P + 1, hidden = hidden_rows(h);
+  int rows = h ? h->rows : a->place->P + 1,
+      hidden = h && h->scores && h->weights ? attention_hidden_rows(h->scores, h->weights, h->rows) : 0;
   bool batch = a->step->mode == KVS_PREFILL, extent = !a->place->known || !h || rows == 0 || rows == a->place->P + 1;
   double sum = 0;
   char number[16];
