@@ -232,6 +232,19 @@ static void test_context(void **state) {
   is(0, "context-overflow", 8, true);
 }
 
+/* A row that reads as zero in its own step and not later is attended to before it is stored. */
+static void test_too_early(void **state) {
+  (void)state;
+  for (int s = 6; s < STEPS; s++) {
+    add(FACT_K_READ_AS_ZERO, s, 0, s, 0, 0.4);
+    add(FACT_V_READ_AS_ZERO, s, 0, s, 0, 0);
+    add(FACT_SCORE_COUNT, s, 0, -1, 32, s + 1);
+  }
+  explain(2);
+  assert_string_equal(findings[0].kinds[0], "softmax-extent");
+  is(1, "attend-before-append", 6, true);
+}
+
 static void test_rolled_back(void **state) { /* as it should be after a rejected draft */
   (void)state;
   add(FACT_ROLLED_BACK, 8, -1, 6, 2, 8);
@@ -249,11 +262,11 @@ static void test_unknown(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
-  const struct CMUnitTest tests[] = {TEST(test_nothing),       TEST(test_off_by_one),     TEST(test_one_token_only),
-                                     TEST(test_positions),     TEST(test_constant),       TEST(test_counts_anew),
-                                     TEST(test_two_positions), TEST(test_same_by_nature), TEST(test_mistaken_column),
-                                     TEST(test_consequences),  TEST(test_three_at_once),  TEST(test_scale_by_n_embd),
-                                     TEST(test_guesses),       TEST(test_guesses_alike),  TEST(test_two_rows),
-                                     TEST(test_context),       TEST(test_rolled_back),    TEST(test_unknown)};
+  const struct CMUnitTest tests[] = {
+      TEST(test_nothing),         TEST(test_off_by_one),    TEST(test_one_token_only), TEST(test_positions),
+      TEST(test_constant),        TEST(test_counts_anew),   TEST(test_two_positions),  TEST(test_same_by_nature),
+      TEST(test_mistaken_column), TEST(test_consequences),  TEST(test_three_at_once),  TEST(test_scale_by_n_embd),
+      TEST(test_guesses),         TEST(test_guesses_alike), TEST(test_two_rows),       TEST(test_context),
+      TEST(test_too_early),       TEST(test_rolled_back),   TEST(test_unknown)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

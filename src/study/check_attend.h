@@ -12,6 +12,7 @@ struct layer_row {
   float *k, *v;              /* [n_embd]; NULL: not logged */
   float *norm_k, *norm_v;    /* [n_head] length of each head's part */
   bool k_as_zero, v_as_zero; /* what was logged is not what is read */
+  int zeros;                 /* steps that read K as zero so far */
 };
 
 /* One layer's cache as the trace shows it being filled. */

@@ -274,7 +274,7 @@ static kvs_status judge_rows(struct attend *a, const struct pairs *p, const doub
     if (f.good == f.compared) continue;
     if (f.zero == f.compared && f.compared > 0) {
       struct layer_row *r = &a->cache->at[a->cache->now[row]];
-      r->k_as_zero = true;
+      r->k_as_zero = ++r->zeros > 1; /* once, in its own step, it may just not have been stored yet */
       status = note(a, FACT_K_READ_AS_ZERO, row, 0, f.product, err);
       continue;
     }

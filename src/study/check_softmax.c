@@ -95,6 +95,13 @@ static void compare(const struct attend_head *h, struct softmax *s) {
   }
 }
 
+/* Then rows that would have had next to no weight anyway were shut out as well. */
+static bool sees_row_0_only(const struct attend_head *h, int right) {
+  for (int r = 1; r < h->rows; r++)
+    if (h->weights[r] != 0) return false;
+  return h->rows > 1 && h->rows <= right && h->weights[0] > 0;
+}
+
 static struct softmax measure(const struct attend_head *h, int right) {
   struct softmax s = {.worst = -1, .first_zero = -1};
   if (h->scores) measure_scores(h, &s);
@@ -103,6 +110,7 @@ static struct softmax measure(const struct attend_head *h, int right) {
     if (!is_shut_out(h, &s, r, right)) continue;
     if (s.zeros++ == 0) s.first_zero = r;
   }
+  if (s.zeros > 0 && sees_row_0_only(h, right)) s.zeros = h->rows - 1, s.first_zero = 1;
   if (h->scores) compare(h, &s);
   return s;
 }

@@ -232,7 +232,7 @@ static kvs_status mask_corner(struct diagnosis *d, kvs_error *err) {
 }
 
 static bool is_without_itself(const struct diagnosis *d, const struct fact *f) {
-  if (guessed(f, HYPOTHESIS_WITHOUT_ITSELF)) return true;
+  if (guessed(f, HYPOTHESIS_WITHOUT_ITSELF) || not_stored_yet(d, f)) return true;
   if (f->kind == FACT_SOFTMAX_ZERO) return f->found == 1 && f->row == rows_right(d, f) - 1;
   return f->kind == FACT_SCORE_COUNT && f->found == f->right - 1;
 }
@@ -248,7 +248,7 @@ static kvs_status attend_before_append(struct diagnosis *d, kvs_error *err) {
   take(d, &g, is_without_itself);
   if (g.facts == 0) return KVS_OK;
   take(d, &g, score_first);
-  take_with(d, &g, FOLLOWS);
+  take_with(d, &g, FOLLOWS | BIT(V_READ_AS_ZERO));
   bool ambiguous = g.steps == 1 && g.first->kind == FACT_SOFTMAX_ZERO && g.first->right == 2;
   struct finding *f = find(d, &g, true, "attend-before-append", ambiguous ? "mask-corner" : NULL, err);
   if (!f) return err->status;
@@ -261,6 +261,11 @@ static kvs_status attend_before_append(struct diagnosis *d, kvs_error *err) {
         f->first_step, layer, g.first->found, g.first->right);
   else if (g.first->kind == FACT_SOFTMAX_ZERO)
     say(f, "in step %d, layer %d, row %d, its own, has weight 0. It is masked, or attention runs before the append.",
+        f->first_step, layer, f->row);
+  else if (g.first->kind == FACT_K_READ_AS_ZERO)
+    say(f,
+        "in step %d, layer %d, row %d, its own, is read as zeros, and later as what it is. Attention runs before the "
+        "append.",
         f->first_step, layer, f->row);
   else
     say(f, "layer %d follows from the layer below only if its own row is left out.", layer + 1);

@@ -66,11 +66,15 @@ static bool other_length(const struct diagnosis *d, const struct fact *f) {
   return f->kind == FACT_LENGTH_LAYER || (f->kind == FACT_CHAIN_HYPOTHESIS && (int)f->found == HYPOTHESIS_LAYER_LENGTH);
 }
 
+static bool one_row_more(const struct fact *f) {
+  return f->kind == FACT_SCORE_COUNT && f->layer > 0 && f->found == f->right + 1;
+}
+
 /* The row that was left out, once, in each later layer: attended, and never written. */
 static void take_gap(struct diagnosis *d, struct group *g) {
   for (size_t i = 0; i < d->facts->count; i++) {
     const struct fact *f = &d->facts->at[i];
-    bool gap = f->kind == FACT_ROW_MISSING || f->kind == FACT_SCORE_COUNT || f->kind == FACT_MIX_WRONG ||
+    bool gap = f->kind == FACT_ROW_MISSING || one_row_more(f) || f->kind == FACT_MIX_WRONG ||
                f->kind == FACT_ROW_UNSTABLE || f->kind == FACT_ROW_OVERWRITTEN;
     if (!d->explained[i] && gap && f->layer > 0 && f->step >= g->first_step) d->explained[i] = true;
   }
@@ -81,7 +85,7 @@ static kvs_status layer_lengths(struct diagnosis *d, kvs_error *err) {
   group_start(d);
   take(d, &g, other_length);
   if (g.facts == 0) return KVS_OK;
-  take_with(d, &g, (BIT(SCORE_COUNT) | RECOMPUTED | BIT(ROW_UNSTABLE) | BIT(MIX_WRONG)));
+  take_with(d, &g, RECOMPUTED | BIT(ROW_UNSTABLE) | BIT(MIX_WRONG));
   take_gap(d, &g);
   struct finding *f = find(d, &g, true, "cross-layer-length", NULL, err);
   if (!f) return err->status;
@@ -148,13 +152,23 @@ static bool over_the_last(const struct diagnosis *d, const struct fact *f) {
          d->check->steps[i].before > 0 && f->row == d->check->steps[i].before - 1;
 }
 
+/* One row more than the length says is attended to, in the group's steps: that of the length before. */
+static void take_one_more(struct diagnosis *d) {
+  for (size_t i = 0; i < d->facts->count; i++) {
+    const struct fact *f = &d->facts->at[i];
+    int s = step_index(d, f->step);
+    if (s >= 0 && d->mine[s] && f->kind == FACT_SCORE_COUNT && f->found == f->right + 1) d->explained[i] = true;
+  }
+}
+
 static kvs_status overwrite_last(struct diagnosis *d, kvs_error *err) {
   struct group g = {0};
   group_start(d);
   take(d, &g, stays);
   take(d, &g, over_the_last);
   if (g.facts == 0) return KVS_OK;
-  take_with(d, &g, RECOMPUTED | ATTENDED);
+  take_with(d, &g, (RECOMPUTED | ATTENDED) & ~BIT(SCORE_COUNT));
+  take_one_more(d);
   struct finding *f = find(d, &g, true, "overwrite-last", NULL, err);
   if (!f) return err->status;
   int i = step_index(d, f->first_step), before = d->check->steps[i].before;
@@ -184,15 +198,45 @@ static bool has(const struct diagnosis *d, enum fact_kind kind, const struct fac
   return false;
 }
 
+static bool is_seen_again(const struct diagnosis *d, const struct fact *f) {
+  for (size_t i = 0; i < d->facts->count; i++) {
+    const struct fact *g = &d->facts->at[i];
+    if (g->kind == f->kind && g->layer == f->layer && g->row == f->row && g->step > f->step) return true;
+  }
+  return false;
+}
+
+bool not_stored_yet(const struct diagnosis *d, const struct fact *f) {
+  int s = step_index(d, f->step);
+  if (f->kind != FACT_K_READ_AS_ZERO || s < 0 || f->row != d->check->steps[s].before || is_seen_again(d, f))
+    return false;
+  if (s + 1 < d->check->count) return true;
+  for (size_t i = 0; i < d->facts->count; i++) { /* nobody reads the last step's row: as with the others, then */
+    const struct fact *g = &d->facts->at[i];
+    if (g->step < f->step && not_stored_yet(d, g)) return true;
+  }
+  return false;
+}
+
 static bool dead_both(const struct diagnosis *d, const struct fact *f) {
   if (f->kind == FACT_ROW_MISSING) return true;
+  if (not_stored_yet(d, f)) return false;
   if (f->kind == FACT_ROW_DEAD_K) return !isnan(f->found) && has(d, FACT_ROW_DEAD_V, f);
   if (f->kind == FACT_ROW_DEAD_V) return !isnan(f->found) && has(d, FACT_ROW_DEAD_K, f);
   return f->kind == FACT_K_READ_AS_ZERO || (f->kind == FACT_CHAIN_HYPOTHESIS && (int)f->found == HYPOTHESIS_ZERO_K_V);
 }
 
+/* The row's K is merely not stored yet, and its V neither. */
+static bool is_too_early(const struct diagnosis *d, const struct fact *f) {
+  for (size_t i = 0; i < d->facts->count; i++) {
+    const struct fact *k = &d->facts->at[i];
+    if (k->step == f->step && k->layer == f->layer && k->row == f->row && not_stored_yet(d, k)) return true;
+  }
+  return false;
+}
+
 static bool dead_v(const struct diagnosis *d, const struct fact *f) {
-  (void)d;
+  if (f->kind == FACT_V_READ_AS_ZERO && is_too_early(d, f)) return false;
   return (f->kind == FACT_ROW_DEAD_V && !isnan(f->found)) || f->kind == FACT_V_READ_AS_ZERO ||
          (f->kind == FACT_CHAIN_HYPOTHESIS && (int)f->found == HYPOTHESIS_ZERO_V);
 }

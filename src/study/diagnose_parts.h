@@ -38,6 +38,8 @@ int step_index(const struct diagnosis *d, int step);
 /* A finding for the group; its sentence and SQL are to be filled in. `covers`: what else is odd in these steps follows from it. NULL: no memory. */
 struct finding *find(struct diagnosis *d, const struct group *g, bool covers, const char *kind, const char *also,
                      kvs_error *err);
+/* The step's own row is read as zero in this step and as what it is later: attention runs over it before the append. */
+bool not_stored_yet(const struct diagnosis *d, const struct fact *f);
 /* "from step 9 on,", "in step 9,", "in steps 9 to 12,": good until the next call. */
 const char *when(const struct finding *f);
 void say(struct finding *f, const char *format, ...) KVS_PRINTF(2, 3);
@@ -45,8 +47,8 @@ void show(struct finding *f, const char *format, ...) KVS_PRINTF(2, 3);
 
 #define BIT(kind) (1ull << FACT_##kind)
 #define RECOMPUTED                                                                                                     \
-  (BIT(OFF_GRID) | BIT(ROW_SCALED) | BIT(ROW_SWAPPED) | BIT(CHAIN) | BIT(CHAIN_HYPOTHESIS) | BIT(KEY_WRONG) |          \
-   BIT(QUERY_WRONG) | BIT(VALUE_WRONG) | BIT(LOGITS_WRONG) | BIT(LOGITS_OTHER_ROW))
+  (BIT(OFF_GRID) | BIT(ROW_OTHER_TOKEN) | BIT(ROW_SCALED) | BIT(ROW_SWAPPED) | BIT(CHAIN) | BIT(CHAIN_HYPOTHESIS) |    \
+   BIT(KEY_WRONG) | BIT(QUERY_WRONG) | BIT(VALUE_WRONG) | BIT(LOGITS_WRONG) | BIT(LOGITS_OTHER_ROW))
 #define ATTENDED                                                                                                       \
   (BIT(SCORE_COUNT) | BIT(ROW_UNSTABLE) | BIT(ROW_SHIFTED) | BIT(ROW_OTHER_LAYER) | BIT(MIX_WRONG) |                   \
    BIT(V_READ_AS_ZERO) | BIT(K_READ_AS_ZERO))
