@@ -76,6 +76,7 @@ $(BUILD)/ext/%.o: %.c Makefile
 # Only the AVX kernels may use these instructions; they are chosen at run time.
 ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
   EXTRA_kernels_avx2 := -mavx2 -mfma -mf16c -O3
+  EXTRA_kernels_avx512 := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mf16c -mprefer-vector-width=512 -O3
 endif
 
 # Files embedded with .incbin (src/base/embed.h).

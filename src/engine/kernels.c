@@ -7,11 +7,16 @@
 
 /* Fastest first. */
 static const kvs_kernels *available(int i) {
-  const kvs_kernels *list[2];
+  const kvs_kernels *list[3];
   int n = 0;
 #if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq"))
+    list[n++] = &kvs_kernels_avx512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
     list[n++] = &kvs_kernels_avx2;
+#elif defined(__aarch64__)
+  list[n++] = &kvs_kernels_neon;
 #endif
   list[n++] = &kvs_kernels_reference;
   return i >= 0 && i < n ? list[i] : NULL;

@@ -34,14 +34,16 @@ typedef struct kvs_kernels {
   void (*activate)(float *x, int n, kvs_activation activation);
 } kvs_kernels;
 
-#define KVS_PACK_FLOATS (256 * 32)
+#define KVS_PACK_FLOATS (512 * 400 + 384 * 32) /* what kernels_vector.h packs: about what a second-level cache holds */
 
 /* The table called `name`, or the fastest one for NULL; NULL if this CPU has none of that name. */
 const kvs_kernels *kvs_kernels_find(const char *name);
 
 extern const kvs_kernels kvs_kernels_reference;
 #if defined(__x86_64__)
-extern const kvs_kernels kvs_kernels_avx2;
+extern const kvs_kernels kvs_kernels_avx2, kvs_kernels_avx512;
+#elif defined(__aarch64__)
+extern const kvs_kernels kvs_kernels_neon;
 #endif
 
 #endif

@@ -1,0 +1,496 @@
+/* kernels_vector.h: the inner loops, written once for vectors of any width. A file for one instruction set defines the vectors
+ * (list below) and includes this one, which ends in the kernels' functions.
+ *
+ * Columns, rows of K and dimensions of V are independent of each other, so they go side by side in vectors and registers;
+ * what is summed stays in the order that numeric.h defines. So every width gives the same bits.
+ *
+ * To be defined before:
+ *   vec, WIDTH                            a vector of WIDTH (4, 8 or 16) floats
+ *   v_zero() v_set(x) v_load(p) v_store(p, v)
+ *   v_load_some(p, n) v_store_some(p, v, n)  the first n (0 … WIDTH) floats, the others 0; memory behind them is not touched
+ *   v_load_f16(p) v_load_bf16(p)          WIDTH 16-bit numbers, widened
+ *   v_fma(a, b, c)                        a·b + c, rounded once
+ *   v_add v_sub v_mul v_div
+ *   v_greater(a, b)                       a > b ? a : b      (so b where one is NaN)
+ *   v_less(a, b)                          a < b ? a : b
+ *   v_times_pow2(p, n)                    p · 2^(n >> 1) · 2^(n − (n >> 1)) for whole n
+ *   v_nan_of(x, v)                        x where x is NaN, else v
+ *   v_fold4(out, sums)                    four times kvs_fold: out[u] of the lanes sums[u][0 … LANE_VECS)
+ *   TILE_ROWS, TILE_VECS                  the largest tile of y that fits the registers
+ *   DOT_ROWS                              rows of x whose dot products with four rows of w are under way at once
+ *   MIX_BLOCKS                            blocks of V rows under way at once
+ */
+#include <stdbool.h>
+#include <string.h>
+
+#define LANE_VECS (KVS_LANES / WIDTH)
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE float load1(const void *data, kvs_dtype dtype, size_t i) {
+  switch (dtype) {
+  case KVS_F16:
+    return kvs_widen_f16(((const uint16_t *)data)[i]);
+  case KVS_BF16:
+    return kvs_widen_bf16(((const uint16_t *)data)[i]);
+  default:
+    return ((const float *)data)[i];
+  }
+}
+
+/* WIDTH weights from element i on, widened. Inlined with a constant dtype, the choice disappears. */
+INLINE vec load(const void *data, kvs_dtype dtype, size_t i) {
+  if (dtype == KVS_F32) return v_load((const float *)data + i);
+  if (dtype == KVS_F16) return v_load_f16((const uint16_t *)data + i);
+  return v_load_bf16((const uint16_t *)data + i);
+}
+
+/* The first n of them (any n; more than WIDTH is WIDTH), the others 0. */
+INLINE vec load_some(const void *data, kvs_dtype dtype, size_t i, int n) {
+  if (n >= WIDTH) return load(data, dtype, i);
+  if (n <= 0) return v_zero();
+  if (dtype == KVS_F32) return v_load_some((const float *)data + i, n);
+  float wide[WIDTH] = {0};
+  for (int l = 0; l < n; l++) wide[l] = load1(data, dtype, i + (size_t)l);
+  return v_load(wide);
+}
+
+static void widen(float *to, const void *row, kvs_dtype dtype, int n) {
+  int i = 0;
+  for (; i + WIDTH <= n; i += WIDTH) v_store(to + i, load(row, dtype, (size_t)i));
+  for (; i < n; i++) to[i] = load1(row, dtype, (size_t)i);
+}
+
+/* A whole dot product's sum. */
+INLINE float fold(const vec lanes[LANE_VECS]) {
+  float lane[KVS_LANES];
+  for (int l = 0; l < LANE_VECS; l++) v_store(lane + l * WIDTH, lanes[l]);
+  return kvs_fold(lane);
+}
+
+/* ---- linear, one row of x: the weights stream past once ------------------------------------------------------------- */
+
+#define STREAMS 8 /* rows of w that are read side by side */
+
+/* Up to STREAMS rows of w from row i on: the block's sums so far come from `block` (from 0 in the block's first rows) and go
+ * back there, or onto y in its last. */
+INLINE void add_rows(float *y, float *block, const float *x, const kvs_tensor *w, kvs_dtype dtype, int i, int count,
+                     int begin, int end, bool first, bool last) {
+  size_t n_out = (size_t)w->cols;
+  vec x_i[STREAMS];
+  for (int u = 0; u < count; u++) x_i[u] = v_set(x[i + u]);
+  for (int j = begin; j < end; j += WIDTH) {
+    int columns = end - j;
+    float *sums = block + (j - begin);
+    vec sum = first ? v_zero() : v_load(sums);
+    if (columns >= WIDTH)
+      for (int u = 0; u < count; u++)
+        sum = v_fma(x_i[u], load(w->data, dtype, (size_t)(i + u) * n_out + (size_t)j), sum);
+    else
+      for (int u = 0; u < count; u++)
+        sum = v_fma(x_i[u], load_some(w->data, dtype, (size_t)(i + u) * n_out + (size_t)j, columns), sum);
+    if (!last)
+      v_store(sums, sum);
+    else if (columns >= WIDTH)
+      v_store(y + j, v_add(v_load(y + j), sum));
+    else
+      v_store_some(y + j, v_add(v_load_some(y + j, columns), sum), columns);
+  }
+}
+
+INLINE void linear_one(float *y, const float *x, const kvs_tensor *w, kvs_dtype dtype, int begin, int end,
+                       float *block) {
+  for (int i = 0; i < w->rows; i += STREAMS) {
+    int left = w->rows - i;
+    bool first = i % KVS_BLOCK == 0, last = i % KVS_BLOCK == KVS_BLOCK - STREAMS || left <= STREAMS;
+    if (left < STREAMS)
+      add_rows(y, block, x, w, dtype, i, left, begin, end, first, last);
+    else if (first)
+      add_rows(y, block, x, w, dtype, i, STREAMS, begin, end, true, last);
+    else if (last)
+      add_rows(y, block, x, w, dtype, i, STREAMS, begin, end, false, true);
+    else
+      add_rows(y, block, x, w, dtype, i, STREAMS, begin, end, false, false);
+  }
+}
+
+/* ---- linear, many rows of x: tiles of y in registers ---------------------------------------------------------------- */
+
+/* Parts of x and w that are used again and again are copied close together first: PACK_ROWS rows of x, PACK_DEPTH long, which
+ * stay in the second-level cache, and PANEL columns of w, as deep, which stay in the first. A row of x gets some room
+ * after it, so that rows do not all fall on the same lines of the cache. */
+#define PANEL (TILE_VECS * WIDTH)
+#define PACK_DEPTH (6 * KVS_BLOCK)
+#define PACK_STRIDE (PACK_DEPTH + 16)
+#define PACK_ROWS 512
+_Static_assert(PACK_ROWS * PACK_STRIDE + PACK_DEPTH * PANEL <= KVS_PACK_FLOATS, "no room for packing");
+
+/* to[i][0 … PANEL) = w[first + i][j …), widened; columns past `columns` are 0. */
+INLINE void pack_panel_of(float *to, const kvs_tensor *w, kvs_dtype dtype, int first, int depth, int j, int columns) {
+  for (int i = 0; i < depth; i++) {
+    size_t from = (size_t)(first + i) * (size_t)w->cols + (size_t)j;
+    for (int c = 0; c < TILE_VECS; c++)
+      v_store(to + i * PANEL + c * WIDTH, load_some(w->data, dtype, from + (size_t)(c * WIDTH), columns - c * WIDTH));
+  }
+}
+
+static void pack_panel(float *to, const kvs_tensor *w, int first, int depth, int j, int columns) {
+  if (w->dtype == KVS_F32)
+    pack_panel_of(to, w, KVS_F32, first, depth, j, columns);
+  else if (w->dtype == KVS_F16)
+    pack_panel_of(to, w, KVS_F16, first, depth, j, columns);
+  else
+    pack_panel_of(to, w, KVS_BF16, first, depth, j, columns);
+}
+
+/* y [rows][columns] += x · w for one block; `rows` is a constant after inlining, so the sums are registers. */
+INLINE void tile_block(float *y, size_t y_stride, const float *x, const float *w, int rows, int depth, int columns) {
+  vec sum[TILE_ROWS][TILE_VECS];
+#pragma GCC unroll 16
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+    for (int c = 0; c < TILE_VECS; c++) sum[r][c] = v_zero();
+  for (int i = 0; i < depth; i++) {
+    vec w_i[TILE_VECS];
+#pragma GCC unroll 4
+    for (int c = 0; c < TILE_VECS; c++) w_i[c] = v_load(w + i * PANEL + c * WIDTH);
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+      vec x_i = v_set(x[r * PACK_STRIDE + i]);
+#pragma GCC unroll 4
+      for (int c = 0; c < TILE_VECS; c++) sum[r][c] = v_fma(x_i, w_i[c], sum[r][c]);
+    }
+  }
+  if (columns == PANEL) {
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+      for (int c = 0; c < TILE_VECS; c++) {
+        float *to = y + (size_t)r * y_stride + c * WIDTH;
+        v_store(to, v_add(v_load(to), sum[r][c]));
+      }
+    return;
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+    for (int c = 0; c < TILE_VECS; c++) {
+      float *to = y + (size_t)r * y_stride + c * WIDTH;
+      int n = columns - c * WIDTH;
+      if (n > 0) v_store_some(to, v_add(v_load_some(to, n < WIDTH ? n : WIDTH), sum[r][c]), n < WIDTH ? n : WIDTH);
+    }
+}
+
+/* The same for all blocks that are packed: y stays near. */
+INLINE void tile(float *y, size_t y_stride, const float *x, const float *w, int rows, int depth, int columns) {
+  for (int r = 0; r < rows; r++) __builtin_prefetch(y + (size_t)r * y_stride);
+  for (int i = 0; i < depth; i += KVS_BLOCK)
+    tile_block(y, y_stride, x + i, w + i * PANEL, rows, depth - i < KVS_BLOCK ? depth - i : KVS_BLOCK, columns);
+}
+
+/* A last, lower tile. */
+static void low_tile(float *y, size_t y_stride, const float *x, const float *w, int rows, int depth, int columns) {
+  switch (rows) {
+#define ROWS(n)                                    \
+  case n:                                          \
+    if (n <= TILE_ROWS)                            \
+      tile(y, y_stride, x, w, n, depth, columns); \
+    break;
+    ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5)
+#if TILE_ROWS > 6
+    ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12) ROWS(13)
+#endif
+#undef ROWS
+  }
+}
+
+/* All packed rows of x with one panel of w. */
+static void multiply_panel(float *y, size_t y_stride, const float *x, const float *w, int rows, int depth,
+                           int columns) {
+  int r = 0;
+  for (; r + TILE_ROWS <= rows; r += TILE_ROWS)
+    tile(y + (size_t)r * y_stride, y_stride, x + r * PACK_STRIDE, w, TILE_ROWS, depth, columns);
+  low_tile(y + (size_t)r * y_stride, y_stride, x + r * PACK_STRIDE, w, rows - r, depth, columns);
+}
+
+static void linear_many(float *y, const float *x, int rows, const kvs_tensor *w, int begin, int end, float *pack) {
+  size_t n_in = (size_t)w->rows, n_out = (size_t)w->cols;
+  float *panel = pack + PACK_ROWS * PACK_STRIDE;
+  for (int first = 0; first < w->rows; first += PACK_DEPTH) {
+    int depth = w->rows - first < PACK_DEPTH ? w->rows - first : PACK_DEPTH;
+    for (int r = 0; r < rows; r++)
+      memcpy(pack + r * PACK_STRIDE, x + (size_t)r * n_in + first, (size_t)depth * sizeof(float));
+    for (int j = begin; j < end; j += PANEL) {
+      int columns = end - j < PANEL ? end - j : PANEL;
+      pack_panel(panel, w, first, depth, j, columns);
+      multiply_panel(y + j, n_out, pack, panel, rows, depth, columns);
+    }
+  }
+}
+
+static void linear(float *y, const float *x, int rows, const kvs_linear *linear, int begin, int end, float *pack) {
+  const kvs_tensor *w = &linear->w;
+  size_t n_in = (size_t)w->rows, n_out = (size_t)w->cols;
+  for (size_t r = 0; r < (size_t)rows; r++)
+    memcpy(y + r * n_out + begin, linear->b + begin, (size_t)(end - begin) * sizeof(float));
+  if (rows > 1) {
+    for (int r = 0; r < rows; r += PACK_ROWS)
+      linear_many(y + (size_t)r * n_out, x + (size_t)r * n_in, rows - r < PACK_ROWS ? rows - r : PACK_ROWS, w, begin,
+                  end, pack);
+    return;
+  }
+  const int room = KVS_PACK_FLOATS / WIDTH * WIDTH; /* for a block's sums */
+  for (int from = begin; from < end; from += room) {
+    int to = end - from < room ? end : from + room;
+    if (w->dtype == KVS_F32)
+      linear_one(y, x, w, KVS_F32, from, to, pack);
+    else if (w->dtype == KVS_F16)
+      linear_one(y, x, w, KVS_F16, from, to, pack);
+    else
+      linear_one(y, x, w, KVS_BF16, from, to, pack);
+  }
+}
+
+/* ---- sums in lanes ------------------------------------------------------------------------------------------------ */
+
+INLINE float dot(const float *a, const void *b, kvs_dtype dtype, size_t b_at, int n) {
+  vec sum[LANE_VECS];
+  for (int l = 0; l < LANE_VECS; l++) sum[l] = v_zero();
+  for (int i = 0; i < n; i += KVS_LANES) /* missing elements count as 0·0 */
+    for (int l = 0; l < LANE_VECS; l++) {
+      int at = i + l * WIDTH;
+      sum[l] = v_fma(load_some(a, KVS_F32, (size_t)at, n - at), load_some(b, dtype, b_at + (size_t)at, n - at), sum[l]);
+    }
+  return fold(sum);
+}
+
+/* out[r·out_stride + u] = a[r]·b[u] for `rows` ≤ DOT_ROWS rows of a and four rows of b. */
+INLINE void dot_four(float *out, size_t out_stride, const float *a, size_t a_stride, int rows, const void *b,
+                     kvs_dtype dtype, size_t b_at, size_t b_stride, int n) {
+  vec sum[DOT_ROWS][4][LANE_VECS];
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+    for (int u = 0; u < 4; u++)
+      for (int l = 0; l < LANE_VECS; l++) sum[r][u][l] = v_zero();
+  int i = 0;
+  for (; i + KVS_LANES <= n; i += KVS_LANES)
+#pragma GCC unroll 4
+    for (int l = 0; l < LANE_VECS; l++) {
+      size_t at = (size_t)(i + l * WIDTH);
+      vec b_u[4];
+#pragma GCC unroll 4
+      for (int u = 0; u < 4; u++) b_u[u] = load(b, dtype, b_at + (size_t)u * b_stride + at);
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; r++) {
+        vec a_r = v_load(a + (size_t)r * a_stride + at);
+#pragma GCC unroll 4
+        for (int u = 0; u < 4; u++) sum[r][u][l] = v_fma(a_r, b_u[u], sum[r][u][l]);
+      }
+    }
+  if (i < n)
+    for (int l = 0; l < LANE_VECS; l++) {
+      int at = i + l * WIDTH, left = n - at;
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; r++) {
+        vec a_r = load_some(a, KVS_F32, (size_t)r * a_stride + (size_t)at, left);
+#pragma GCC unroll 4
+        for (int u = 0; u < 4; u++)
+          sum[r][u][l] =
+              v_fma(a_r, load_some(b, dtype, b_at + (size_t)u * b_stride + (size_t)at, left), sum[r][u][l]);
+      }
+    }
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; r++) v_fold4(out + (size_t)r * out_stride, sum[r]);
+}
+
+INLINE void dot_rows_of(float *y, int y_stride, const float *x, int rows, const kvs_tensor *w, kvs_dtype dtype,
+                        int begin, int end) {
+  size_t n = (size_t)w->cols, stride = (size_t)y_stride;
+  int j = begin;
+  for (; j + 4 <= end; j += 4) {
+    int r = 0;
+    for (; DOT_ROWS > 1 && r + DOT_ROWS <= rows; r += DOT_ROWS)
+      dot_four(y + (size_t)r * stride + j, stride, x + (size_t)r * n, n, DOT_ROWS, w->data, dtype, (size_t)j * n, n,
+               w->cols);
+    for (; r < rows; r++)
+      dot_four(y + (size_t)r * stride + j, stride, x + (size_t)r * n, n, 1, w->data, dtype, (size_t)j * n, n, w->cols);
+  }
+  for (; j < end; j++)
+    for (int r = 0; r < rows; r++)
+      y[(size_t)r * stride + (size_t)j] = dot(x + (size_t)r * n, w->data, dtype, (size_t)j * n, w->cols);
+}
+
+static void dot_rows(float *y, int y_stride, const float *x, int rows, const kvs_tensor *w, int begin, int end) {
+  if (w->dtype == KVS_F32)
+    dot_rows_of(y, y_stride, x, rows, w, KVS_F32, begin, end);
+  else if (w->dtype == KVS_F16)
+    dot_rows_of(y, y_stride, x, rows, w, KVS_F16, begin, end);
+  else
+    dot_rows_of(y, y_stride, x, rows, w, KVS_BF16, begin, end);
+}
+
+/* ---- attention ---------------------------------------------------------------------------------------------------- */
+
+static void score(float *scores, const float *q, const float *k, int stride, int rows, int head_dim, float scale) {
+  int i = 0;
+  for (; i + 4 <= rows; i += 4) {
+    float four[4];
+    dot_four(four, 0, q, 0, 1, k, KVS_F32, (size_t)i * (size_t)stride, (size_t)stride, head_dim);
+    for (int u = 0; u < 4; u++) scores[i + u] = four[u] * scale;
+  }
+  for (; i < rows; i++) scores[i] = dot(q, k, KVS_F32, (size_t)i * (size_t)stride, head_dim) * scale;
+}
+
+/* kvs_expf: the same operations in the same order. */
+INLINE vec v_exp(vec given) {
+  vec x = v_greater(v_set(KVS_EXP_LOW), v_less(v_set(KVS_EXP_HIGH), given)); /* NaN passes */
+  vec magic = v_set(KVS_ROUND);
+  vec n = v_sub(v_fma(x, v_set(KVS_LOG2E), magic), magic);
+  vec r = v_fma(n, v_set(-KVS_LN2_HIGH), x);
+  r = v_fma(n, v_set(-KVS_LN2_LOW), r);
+  vec p = v_set(1.0f / 5040);
+  static const float c[] = {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 1.0f / 2, 1.0f, 1.0f};
+#pragma GCC unroll 8
+  for (int i = 0; i < 7; i++) p = v_fma(p, r, v_set(c[i]));
+  return v_nan_of(x, v_times_pow2(p, n));
+}
+
+/* The first is taken as it is, so that a NaN there stays. Which of two equal zeros is found makes no difference. */
+static float largest(const float *scores, int rows) {
+  vec most = v_set(scores[0]);
+  int i = 0;
+  for (; i + WIDTH <= rows; i += WIDTH) most = v_greater(v_load(scores + i), most);
+  float lane[WIDTH];
+  v_store(lane, most);
+  for (int l = 1; l < WIDTH; l++) lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
+  for (; i < rows; i++) lane[0] = scores[i] > lane[0] ? scores[i] : lane[0];
+  return lane[0];
+}
+
+static void softmax(float *weights, const float *scores, int rows) {
+  vec max = v_set(largest(scores, rows)), sum[LANE_VECS];
+  for (int l = 0; l < LANE_VECS; l++) sum[l] = v_zero();
+  for (int i = 0; i < rows; i += KVS_LANES)
+    for (int l = 0; l < LANE_VECS; l++) {
+      int at = i + l * WIDTH, left = rows - at;
+      if (left >= WIDTH) {
+        vec e = v_exp(v_sub(v_load(scores + at), max));
+        v_store(weights + at, e);
+        sum[l] = v_add(sum[l], e);
+      } else if (left > 0) {
+        v_store_some(weights + at, v_exp(v_sub(v_load_some(scores + at, left), max)), left);
+        sum[l] = v_add(sum[l], v_load_some(weights + at, left));
+      }
+    }
+  float total = fold(sum);
+  vec divisor = v_set(total);
+  int i = 0;
+  for (; i + WIDTH <= rows; i += WIDTH) v_store(weights + i, v_div(v_load(weights + i), divisor));
+  for (; i < rows; i++) weights[i] /= total;
+}
+
+/* `vecs` vectors (the last one `some` long) of out over `blocks` blocks of rows at once, `rows` in each. */
+INLINE void mix_blocks(vec *total, const float *weights, const float *v, size_t stride, int rows, int vecs, int some,
+                       int blocks) {
+  vec sum[MIX_BLOCKS][64 / WIDTH];
+#pragma GCC unroll 2
+  for (int b = 0; b < blocks; b++)
+#pragma GCC unroll 16
+    for (int c = 0; c < vecs; c++) sum[b][c] = v_zero();
+  for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+    for (int b = 0; b < blocks; b++) {
+      vec w = v_set(weights[b * KVS_BLOCK + i]);
+      const float *row = v + (size_t)(b * KVS_BLOCK + i) * stride;
+#pragma GCC unroll 16
+      for (int c = 0; c < vecs; c++)
+        sum[b][c] = v_fma(w, some < WIDTH ? v_load_some(row + c * WIDTH, some) : v_load(row + c * WIDTH), sum[b][c]);
+    }
+#pragma GCC unroll 2
+  for (int b = 0; b < blocks; b++)
+#pragma GCC unroll 16
+    for (int c = 0; c < vecs; c++) total[c] = v_add(total[c], sum[b][c]);
+}
+
+INLINE void mix_some(float *out, const float *weights, const float *v, size_t stride, int rows, int vecs, int some) {
+  vec total[64 / WIDTH];
+  for (int c = 0; c < vecs; c++) total[c] = v_zero();
+  int i = 0;
+  for (; MIX_BLOCKS > 1 && i + MIX_BLOCKS * KVS_BLOCK <= rows; i += MIX_BLOCKS * KVS_BLOCK)
+    mix_blocks(total, weights + i, v + (size_t)i * stride, stride, KVS_BLOCK, vecs, some, MIX_BLOCKS);
+  for (; i < rows; i += KVS_BLOCK)
+    mix_blocks(total, weights + i, v + (size_t)i * stride, stride, rows - i < KVS_BLOCK ? rows - i : KVS_BLOCK, vecs,
+               some, 1);
+  for (int c = 0; c < vecs; c++)
+    if (some < WIDTH)
+      v_store_some(out, total[c], some);
+    else
+      v_store(out + c * WIDTH, total[c]);
+}
+
+static void mix(float *out, const float *weights, const float *v, int stride, int rows, int head_dim) {
+  int d = 0;
+  for (; d + 64 <= head_dim; d += 64)
+    mix_some(out + d, weights, v + d, (size_t)stride, rows, 64 / WIDTH, WIDTH);
+  for (; d + 2 * WIDTH <= head_dim; d += 2 * WIDTH)
+    mix_some(out + d, weights, v + d, (size_t)stride, rows, 2, WIDTH);
+  for (; d + WIDTH <= head_dim; d += WIDTH) mix_some(out + d, weights, v + d, (size_t)stride, rows, 1, WIDTH);
+  if (d < head_dim) mix_some(out + d, weights, v + d, (size_t)stride, rows, 1, head_dim - d);
+}
+
+/* ---- element by element -------------------------------------------------------------------------------------------- */
+
+static void layer_norm(float *y, const float *x, const kvs_norm *norm, float epsilon, int n) {
+  vec sum[LANE_VECS], square[LANE_VECS];
+  for (int l = 0; l < LANE_VECS; l++) sum[l] = square[l] = v_zero();
+  for (int i = 0; i < n; i += KVS_LANES)
+    for (int l = 0; l < LANE_VECS; l++) {
+      int at = i + l * WIDTH;
+      sum[l] = v_add(sum[l], load_some(x, KVS_F32, (size_t)at, n - at));
+    }
+  float mean = fold(sum) / (float)n;
+  vec means = v_set(mean);
+  for (int i = 0; i < n; i += KVS_LANES)
+    for (int l = 0; l < LANE_VECS; l++) {
+      int at = i + l * WIDTH, left = n - at;
+      vec d;
+      if (left >= WIDTH) {
+        d = v_sub(v_load(x + at), means);
+      } else { /* missing elements count as 0 */
+        float lane[WIDTH] = {0};
+        for (int m = 0; m < left; m++) lane[m] = x[at + m] - mean;
+        d = v_load(lane);
+      }
+      square[l] = v_fma(d, d, square[l]);
+    }
+  float inverse = 1.0f / sqrtf(fold(square) / (float)n + epsilon);
+  vec inverses = v_set(inverse);
+  int i = 0;
+  for (; i + WIDTH <= n; i += WIDTH)
+    v_store(y + i,
+            v_fma(v_mul(v_sub(v_load(x + i), means), inverses), v_load(norm->g + i), v_load(norm->b + i)));
+  for (; i < n; i++) y[i] = fmaf((x[i] - mean) * inverse, norm->g[i], norm->b[i]);
+}
+
+static void gelu_new(float *x, int n) {
+  for (int i = 0; i < n; i += WIDTH) {
+    int count = n - i < WIDTH ? n - i : WIDTH;
+    vec v = v_load_some(x + i, count);
+    vec u = v_fma(v_set(KVS_GELU_CUBE), v_mul(v_mul(v, v), v), v);
+    vec e = v_exp(v_mul(v_set(KVS_GELU_MINUS_2C), u));
+    v_store_some(x + i, v_div(v, v_add(v_set(1.0f), e)), count);
+  }
+}
+
+static void activate(float *x, int n, kvs_activation activation) {
+  if (activation == KVS_GELU_NEW) {
+    gelu_new(x, n);
+    return;
+  }
+  for (int i = 0; i < n; i++) x[i] = activation == KVS_GELU ? kvs_gelu_erf(x[i]) : kvs_relu(x[i]);
+}
+
+/* All of them, for the table. */
+#define VECTOR_KERNELS                                                                                              \
+  .widen = widen, .linear = linear, .dot_rows = dot_rows, .score = score, .softmax = softmax, .mix = mix,           \
+  .layer_norm = layer_norm, .activate = activate
