@@ -17,7 +17,9 @@
  *   v_nan_of(x, v)                        x where x is NaN, else v
  *   v_fold4(out, sums)                    four times kvs_fold: out[u] of the lanes sums[u][0 … LANE_VECS)
  *   TILE_ROWS, TILE_VECS                  the largest tile of y that fits the registers
- *   DOT_ROWS                              rows of x whose dot products with four rows of w are under way at once
+ *   GROUP                                 vectors of y that a single row of x fills at once: two lines of w or more
+ *   DOT_WORDS                             rows of w (4 or 8) whose dot products with a row of x are under way at once
+ *   DOT_ROWS                              rows of x for which four of them are
  *   MIX_BLOCKS                            blocks of V rows under way at once
  */
 #include <stdbool.h>
@@ -71,30 +73,53 @@ INLINE float fold(const vec lanes[LANE_VECS]) {
 
 #define STREAMS 8 /* rows of w that are read side by side */
 
-/* Up to STREAMS rows of w from row i on: the block's sums so far come from `block` (from 0 in the block's first rows) and go
- * back there, or onto y in its last. */
+/* Columns j to j + vecs·WIDTH of y: up to STREAMS rows of w from row i on. The block's sums so far come from `sums` (from 0 in
+ * the block's first rows) and go back there, or onto y in its last. `columns` < WIDTH: fewer than one vector. */
+INLINE void add_columns(float *y, float *sums, const vec *x_i, const kvs_tensor *w, kvs_dtype dtype, int i, int count,
+                        int j, int vecs, int columns, bool first, bool last) {
+  vec sum[GROUP];
+#pragma GCC unroll 8
+  for (int g = 0; g < vecs; g++) sum[g] = first ? v_zero() : v_load(sums + g * WIDTH);
+#pragma GCC unroll 8
+  for (int u = 0; u < count; u++) {
+    size_t at = (size_t)(i + u) * (size_t)w->cols + (size_t)j;
+#pragma GCC unroll 8
+    for (int g = 0; g < vecs; g++)
+      sum[g] = v_fma(x_i[u], load_some(w->data, dtype, at + (size_t)(g * WIDTH), columns), sum[g]);
+  }
+#pragma GCC unroll 8
+  for (int g = 0; g < vecs; g++) {
+    float *to = y + g * WIDTH;
+    if (!last)
+      v_store(sums + g * WIDTH, sum[g]);
+    else if (columns >= WIDTH)
+      v_store(to, v_add(v_load(to), sum[g]));
+    else
+      v_store_some(to, v_add(v_load_some(to, columns), sum[g]), columns);
+  }
+}
+
+/* All columns. Two lines of each row are read together, and those of the rows after are asked for: the rows' ends are near
+ * where there are few columns, and there the CPU's own foresight ends. */
 INLINE void add_rows(float *y, float *block, const float *x, const kvs_tensor *w, kvs_dtype dtype, int i, int count,
                      int begin, int end, bool first, bool last) {
-  size_t n_out = (size_t)w->cols;
   vec x_i[STREAMS];
-  for (int u = 0; u < count; u++) x_i[u] = v_set(x[i + u]);
-  for (int j = begin; j < end; j += WIDTH) {
-    int columns = end - j;
-    float *sums = block + (j - begin);
-    vec sum = first ? v_zero() : v_load(sums);
-    if (columns >= WIDTH)
+#pragma GCC unroll 8
+  for (int u = 0; u < STREAMS; u++) x_i[u] = u < count ? v_set(x[i + u]) : v_zero();
+  int j = begin;
+  for (; j + GROUP * WIDTH <= end; j += GROUP * WIDTH) {
+    size_t size = dtype == KVS_F32 ? 4 : 2, ahead = (size_t)(i + STREAMS) * (size_t)w->cols + (size_t)j;
+    const char *next = (const char *)w->data + ahead * size;
+    if (i + 2 * STREAMS <= w->rows)
+#pragma GCC unroll 8
       for (int u = 0; u < count; u++)
-        sum = v_fma(x_i[u], load(w->data, dtype, (size_t)(i + u) * n_out + (size_t)j), sum);
-    else
-      for (int u = 0; u < count; u++)
-        sum = v_fma(x_i[u], load_some(w->data, dtype, (size_t)(i + u) * n_out + (size_t)j, columns), sum);
-    if (!last)
-      v_store(sums, sum);
-    else if (columns >= WIDTH)
-      v_store(y + j, v_add(v_load(y + j), sum));
-    else
-      v_store_some(y + j, v_add(v_load_some(y + j, columns), sum), columns);
+        for (size_t line = 0; line < GROUP * WIDTH * size; line += 64)
+          __builtin_prefetch(next + (size_t)u * (size_t)w->cols * size + line, 0, 2);
+    add_columns(y + j, block + (j - begin), x_i, w, dtype, i, count, j, GROUP, WIDTH, first, last);
   }
+  for (; j + WIDTH <= end; j += WIDTH)
+    add_columns(y + j, block + (j - begin), x_i, w, dtype, i, count, j, 1, WIDTH, first, last);
+  if (j < end) add_columns(y + j, block + (j - begin), x_i, w, dtype, i, count, j, 1, end - j, first, last);
 }
 
 INLINE void linear_one(float *y, const float *x, const kvs_tensor *w, kvs_dtype dtype, int begin, int end,
@@ -263,57 +288,73 @@ INLINE float dot(const float *a, const void *b, kvs_dtype dtype, size_t b_at, in
   return fold(sum);
 }
 
-/* out[r·out_stride + u] = a[r]·b[u] for `rows` ≤ DOT_ROWS rows of a and four rows of b. */
-INLINE void dot_four(float *out, size_t out_stride, const float *a, size_t a_stride, int rows, const void *b,
-                     kvs_dtype dtype, size_t b_at, size_t b_stride, int n) {
-  vec sum[DOT_ROWS][4][LANE_VECS];
+/* The sums of a[r]·b[u] for `rows` ≤ DOT_ROWS rows of a and `words` rows of b, all under way at once. */
+INLINE void dot_sums(vec sum[][DOT_WORDS][LANE_VECS], const float *a, size_t a_stride, int rows, const void *b,
+                     kvs_dtype dtype, size_t b_at, size_t b_stride, int words, int n) {
 #pragma GCC unroll 4
   for (int r = 0; r < rows; r++)
+#pragma GCC unroll 8
+    for (int u = 0; u < words; u++)
 #pragma GCC unroll 4
-    for (int u = 0; u < 4; u++)
       for (int l = 0; l < LANE_VECS; l++) sum[r][u][l] = v_zero();
   int i = 0;
   for (; i + KVS_LANES <= n; i += KVS_LANES)
 #pragma GCC unroll 4
     for (int l = 0; l < LANE_VECS; l++) {
       size_t at = (size_t)(i + l * WIDTH);
-      vec b_u[4];
+#pragma GCC unroll 8
+      for (int u = 0; u < words; u++) {
+        vec b_u = load(b, dtype, b_at + (size_t)u * b_stride + at);
 #pragma GCC unroll 4
-      for (int u = 0; u < 4; u++) b_u[u] = load(b, dtype, b_at + (size_t)u * b_stride + at);
-#pragma GCC unroll 4
-      for (int r = 0; r < rows; r++) {
-        vec a_r = v_load(a + (size_t)r * a_stride + at);
-#pragma GCC unroll 4
-        for (int u = 0; u < 4; u++) sum[r][u][l] = v_fma(a_r, b_u[u], sum[r][u][l]);
+        for (int r = 0; r < rows; r++)
+          sum[r][u][l] = v_fma(v_load(a + (size_t)r * a_stride + at), b_u, sum[r][u][l]);
       }
     }
   if (i < n)
     for (int l = 0; l < LANE_VECS; l++) {
       int at = i + l * WIDTH, left = n - at;
-#pragma GCC unroll 4
-      for (int r = 0; r < rows; r++) {
-        vec a_r = load_some(a, KVS_F32, (size_t)r * a_stride + (size_t)at, left);
-#pragma GCC unroll 4
-        for (int u = 0; u < 4; u++)
-          sum[r][u][l] =
-              v_fma(a_r, load_some(b, dtype, b_at + (size_t)u * b_stride + (size_t)at, left), sum[r][u][l]);
+      for (int u = 0; u < words; u++) {
+        vec b_u = load_some(b, dtype, b_at + (size_t)u * b_stride + (size_t)at, left);
+        for (int r = 0; r < rows; r++)
+          sum[r][u][l] = v_fma(load_some(a, KVS_F32, (size_t)r * a_stride + (size_t)at, left), b_u, sum[r][u][l]);
       }
     }
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; r++) v_fold4(out + (size_t)r * out_stride, sum[r]);
+}
+
+/* One row of x: the share is read in DOT_WORDS places side by side, each from its begin to its end. Returns the first word
+ * that is left over. */
+INLINE int dot_streams(float *y, const float *x, const kvs_tensor *w, kvs_dtype dtype, int begin, int end) {
+  int apart = (end - begin) / DOT_WORDS;
+  size_t n = (size_t)w->cols;
+  for (int j = begin; j < begin + apart; j++) {
+    vec sum[1][DOT_WORDS][LANE_VECS];
+    dot_sums(sum, x, 0, 1, w->data, dtype, (size_t)j * n, (size_t)apart * n, DOT_WORDS, w->cols);
+#pragma GCC unroll 2
+    for (int u = 0; u < DOT_WORDS; u += 4) {
+      float four[4];
+      v_fold4(four, sum[0] + u);
+      for (int f = 0; f < 4; f++) y[j + (u + f) * apart] = four[f];
+    }
+  }
+  return begin + DOT_WORDS * apart;
 }
 
 INLINE void dot_rows_of(float *y, int y_stride, const float *x, int rows, const kvs_tensor *w, kvs_dtype dtype,
                         int begin, int end) {
   size_t n = (size_t)w->cols, stride = (size_t)y_stride;
-  int j = begin;
+  vec sum[DOT_ROWS][DOT_WORDS][LANE_VECS];
+  int j = rows == 1 ? dot_streams(y, x, w, dtype, begin, end) : begin;
   for (; j + 4 <= end; j += 4) {
     int r = 0;
-    for (; DOT_ROWS > 1 && r + DOT_ROWS <= rows; r += DOT_ROWS)
-      dot_four(y + (size_t)r * stride + j, stride, x + (size_t)r * n, n, DOT_ROWS, w->data, dtype, (size_t)j * n, n,
-               w->cols);
-    for (; r < rows; r++)
-      dot_four(y + (size_t)r * stride + j, stride, x + (size_t)r * n, n, 1, w->data, dtype, (size_t)j * n, n, w->cols);
+    for (; DOT_ROWS > 1 && r + DOT_ROWS <= rows; r += DOT_ROWS) {
+      dot_sums(sum, x + (size_t)r * n, n, DOT_ROWS, w->data, dtype, (size_t)j * n, n, 4, w->cols);
+#pragma GCC unroll 4
+      for (int s = 0; s < DOT_ROWS; s++) v_fold4(y + (size_t)(r + s) * stride + j, sum[s]);
+    }
+    for (; r < rows; r++) {
+      dot_sums(sum, x + (size_t)r * n, 0, 1, w->data, dtype, (size_t)j * n, n, 4, w->cols);
+      v_fold4(y + (size_t)r * stride + j, sum[0]);
+    }
   }
   for (; j < end; j++)
     for (int r = 0; r < rows; r++)
@@ -335,7 +376,9 @@ static void score(float *scores, const float *q, const float *k, int stride, int
   int i = 0;
   for (; i + 4 <= rows; i += 4) {
     float four[4];
-    dot_four(four, 0, q, 0, 1, k, KVS_F32, (size_t)i * (size_t)stride, (size_t)stride, head_dim);
+    vec sum[1][DOT_WORDS][LANE_VECS];
+    dot_sums(sum, q, 0, 1, k, KVS_F32, (size_t)i * (size_t)stride, (size_t)stride, 4, head_dim);
+    v_fold4(four, sum[0]);
     for (int u = 0; u < 4; u++) scores[i + u] = four[u] * scale;
   }
   for (; i < rows; i++) scores[i] = dot(q, k, KVS_F32, (size_t)i * (size_t)stride, head_dim) * scale;
