@@ -47,8 +47,7 @@ static inline vec v_nan_of(vec x, vec v) { return vbslq_f32(vceqq_f32(x, x), v, 
 /* Lanes l and l+8, then l and l+4; what is left of the four sums is added crosswise: l and l+2, l and l+1. */
 static inline void v_fold4(float *out, vec sums[4][4]) {
   float32x4_t four[4];
-  for (int u = 0; u < 4; u++)
-    four[u] = vaddq_f32(vaddq_f32(sums[u][0], sums[u][2]), vaddq_f32(sums[u][1], sums[u][3]));
+  for (int u = 0; u < 4; u++) four[u] = vaddq_f32(vaddq_f32(sums[u][0], sums[u][2]), vaddq_f32(sums[u][1], sums[u][3]));
   float32x4_t ab = vaddq_f32(vcombine_f32(vget_low_f32(four[0]), vget_low_f32(four[1])),
                              vcombine_f32(vget_high_f32(four[0]), vget_high_f32(four[1])));
   float32x4_t cd = vaddq_f32(vcombine_f32(vget_low_f32(four[2]), vget_low_f32(four[3])),

@@ -147,7 +147,7 @@ INLINE void linear_one(float *y, const float *x, const kvs_tensor *w, kvs_dtype 
 #define PACK_DEPTH (6 * KVS_BLOCK)
 #define PACK_STRIDE (PACK_DEPTH + 16)
 #define PACK_ROWS 512
-_Static_assert(PACK_ROWS * PACK_STRIDE + PACK_DEPTH * PANEL <= KVS_PACK_FLOATS, "no room for packing");
+_Static_assert(PACK_ROWS *PACK_STRIDE + PACK_DEPTH * PANEL <= KVS_PACK_FLOATS, "no room for packing");
 
 /* to[i][0 … PANEL) = w[first + i][j …), widened; columns past `columns` are 0. */
 INLINE void pack_panel_of(float *to, const kvs_tensor *w, kvs_dtype dtype, int first, int depth, int j, int columns) {
@@ -167,8 +167,14 @@ static void pack_panel(float *to, const kvs_tensor *w, int first, int depth, int
     pack_panel_of(to, w, KVS_BF16, first, depth, j, columns);
 }
 
-/* y [rows][columns] += x · w for one block; `rows` is a constant after inlining, so the sums are registers. */
-INLINE void tile_block(float *y, size_t y_stride, const float *x, const float *w, int rows, int depth, int columns) {
+/* A tile of y, or what it is so far: [rows][columns]. */
+typedef struct place {
+  float *at;
+  size_t stride;
+} place;
+
+/* to = from + x · w for one block; `rows` is a constant after inlining, so the sums are registers. */
+INLINE void tile_block(place to, place from, const float *x, const float *w, int rows, int depth, int columns) {
   vec sum[TILE_ROWS][TILE_VECS];
 #pragma GCC unroll 16
   for (int r = 0; r < rows; r++)
@@ -185,69 +191,86 @@ INLINE void tile_block(float *y, size_t y_stride, const float *x, const float *w
       for (int c = 0; c < TILE_VECS; c++) sum[r][c] = v_fma(x_i, w_i[c], sum[r][c]);
     }
   }
-  if (columns == PANEL) {
 #pragma GCC unroll 16
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-      for (int c = 0; c < TILE_VECS; c++) {
-        float *to = y + (size_t)r * y_stride + c * WIDTH;
-        v_store(to, v_add(v_load(to), sum[r][c]));
-      }
-    return;
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < rows; r++)
+  for (int r = 0; r < rows; r++, from.at += from.stride, to.at += to.stride)
 #pragma GCC unroll 4
     for (int c = 0; c < TILE_VECS; c++) {
-      float *to = y + (size_t)r * y_stride + c * WIDTH;
+      const float *begin = from.at + c * WIDTH;
+      float *end = to.at + c * WIDTH;
       int n = columns - c * WIDTH;
-      if (n > 0) v_store_some(to, v_add(v_load_some(to, n < WIDTH ? n : WIDTH), sum[r][c]), n < WIDTH ? n : WIDTH);
+      if (columns == PANEL || n >= WIDTH)
+        v_store(end, v_add(v_load(begin), sum[r][c]));
+      else if (n > 0)
+        v_store_some(end, v_add(v_load_some(begin, n), sum[r][c]), n);
     }
 }
 
-/* The same for all blocks that are packed: y stays near. */
-INLINE void tile(float *y, size_t y_stride, const float *x, const float *w, int rows, int depth, int columns) {
-  for (int r = 0; r < rows; r++) __builtin_prefetch(y + (size_t)r * y_stride);
-  for (int i = 0; i < depth; i += KVS_BLOCK)
-    tile_block(y, y_stride, x + i, w + i * PANEL, rows, depth - i < KVS_BLOCK ? depth - i : KVS_BLOCK, columns);
+/* The same for all blocks that are packed. Between them the sums so far wait in a place of their own: rows of y may lie apart
+ * by such a power of two that a tile of them does not stay in the first-level cache. */
+INLINE void tile(place y, place from, const float *x, const float *w, int rows, int depth, int columns) {
+  float near[TILE_ROWS * PANEL] __attribute__((aligned(64)));
+  const place between = {near, PANEL};
+  const float *row = y.at;
+#pragma GCC unroll 1
+  for (int r = 0; r < rows; r++, row += y.stride)
+    for (int l = 0; l < PANEL; l += 16) __builtin_prefetch(row + l, 1);
+  for (int i = 0; i < depth; i += KVS_BLOCK) {
+    bool last = i + KVS_BLOCK >= depth;
+    tile_block(last ? y : between, i == 0 ? from : between, x + i, w + i * PANEL, rows, last ? depth - i : KVS_BLOCK,
+               columns);
+  }
 }
 
 /* A last, lower tile. */
-static void low_tile(float *y, size_t y_stride, const float *x, const float *w, int rows, int depth, int columns) {
+static void low_tile(place y, place from, const float *x, const float *w, int rows, int depth, int columns) {
   switch (rows) {
-#define ROWS(n)                                    \
-  case n:                                          \
-    if (n <= TILE_ROWS)                            \
-      tile(y, y_stride, x, w, n, depth, columns); \
+#define ROWS(n)                                                                                                        \
+  case n:                                                                                                              \
+    if (n <= TILE_ROWS) tile(y, from, x, w, n, depth, columns);                                                        \
     break;
-    ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5)
+    ROWS(1)
+    ROWS(2) ROWS(3) ROWS(4) ROWS(5)
 #if TILE_ROWS > 6
-    ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12) ROWS(13)
+        ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12) ROWS(13)
 #endif
 #undef ROWS
   }
 }
 
-/* All packed rows of x with one panel of w. */
-static void multiply_panel(float *y, size_t y_stride, const float *x, const float *w, int rows, int depth,
-                           int columns) {
-  int r = 0;
-  for (; r + TILE_ROWS <= rows; r += TILE_ROWS)
-    tile(y + (size_t)r * y_stride, y_stride, x + r * PACK_STRIDE, w, TILE_ROWS, depth, columns);
-  low_tile(y + (size_t)r * y_stride, y_stride, x + r * PACK_STRIDE, w, rows - r, depth, columns);
+/* All packed rows of x with one panel of w. The panel that comes next is asked for little by little meanwhile. */
+static void multiply_panel(place y, place from, const float *x, const float *w, int rows, int depth, int columns,
+                           const char *next, size_t next_stride, int next_bytes) {
+  int tiles = (rows + TILE_ROWS - 1) / TILE_ROWS, lines = (depth + tiles - 1) / tiles;
+  for (; rows > 0; rows -= TILE_ROWS, x += TILE_ROWS * PACK_STRIDE) {
+#pragma GCC unroll 1
+    for (int i = 0; i < lines; i++, next += next_stride)
+      for (int l = 0; l < next_bytes; l += 64) __builtin_prefetch(next + l, 0, 2);
+    if (rows >= TILE_ROWS)
+      tile(y, from, x, w, TILE_ROWS, depth, columns);
+    else
+      low_tile(y, from, x, w, rows, depth, columns);
+    y.at += TILE_ROWS * y.stride, from.at += TILE_ROWS * from.stride;
+  }
 }
 
-static void linear_many(float *y, const float *x, int rows, const kvs_tensor *w, int begin, int end, float *pack) {
+static void linear_many(float *y, const float *x, int rows, const kvs_linear *linear, int begin, int end, float *pack) {
+  const kvs_tensor *w = &linear->w;
   size_t n_in = (size_t)w->rows, n_out = (size_t)w->cols;
   float *panel = pack + PACK_ROWS * PACK_STRIDE;
+  size_t size = w->dtype == KVS_F32 ? 4 : 2;
   for (int first = 0; first < w->rows; first += PACK_DEPTH) {
     int depth = w->rows - first < PACK_DEPTH ? w->rows - first : PACK_DEPTH;
     for (int r = 0; r < rows; r++)
       memcpy(pack + r * PACK_STRIDE, x + (size_t)r * n_in + first, (size_t)depth * sizeof(float));
     for (int j = begin; j < end; j += PANEL) {
       int columns = end - j < PANEL ? end - j : PANEL;
+      place to = {y + j, n_out}, bias = {(float *)linear->b + j, 0};
       pack_panel(panel, w, first, depth, j, columns);
-      multiply_panel(y + j, n_out, pack, panel, rows, depth, columns);
+      bool more = j + PANEL < end;
+      size_t next =
+          more ? (size_t)first * n_out + (size_t)(j + PANEL) : (size_t)(first + depth) * n_out + (size_t)begin;
+      multiply_panel(to, first == 0 ? bias : to, pack, panel, rows, depth, columns, (const char *)w->data + next * size,
+                     n_out * size, PANEL * (int)size);
     }
   }
 }
@@ -255,14 +278,13 @@ static void linear_many(float *y, const float *x, int rows, const kvs_tensor *w,
 static void linear(float *y, const float *x, int rows, const kvs_linear *linear, int begin, int end, float *pack) {
   const kvs_tensor *w = &linear->w;
   size_t n_in = (size_t)w->rows, n_out = (size_t)w->cols;
-  for (size_t r = 0; r < (size_t)rows; r++)
-    memcpy(y + r * n_out + begin, linear->b + begin, (size_t)(end - begin) * sizeof(float));
   if (rows > 1) {
     for (int r = 0; r < rows; r += PACK_ROWS)
-      linear_many(y + (size_t)r * n_out, x + (size_t)r * n_in, rows - r < PACK_ROWS ? rows - r : PACK_ROWS, w, begin,
-                  end, pack);
+      linear_many(y + (size_t)r * n_out, x + (size_t)r * n_in, rows - r < PACK_ROWS ? rows - r : PACK_ROWS, linear,
+                  begin, end, pack);
     return;
   }
+  memcpy(y + begin, linear->b + begin, (size_t)(end - begin) * sizeof(float));
   const int room = KVS_PACK_FLOATS / WIDTH * WIDTH; /* for a block's sums */
   for (int from = begin; from < end; from += room) {
     int to = end - from < room ? end : from + room;
@@ -306,8 +328,7 @@ INLINE void dot_sums(vec sum[][DOT_WORDS][LANE_VECS], const float *a, size_t a_s
       for (int u = 0; u < words; u++) {
         vec b_u = load(b, dtype, b_at + (size_t)u * b_stride + at);
 #pragma GCC unroll 4
-        for (int r = 0; r < rows; r++)
-          sum[r][u][l] = v_fma(v_load(a + (size_t)r * a_stride + at), b_u, sum[r][u][l]);
+        for (int r = 0; r < rows; r++) sum[r][u][l] = v_fma(v_load(a + (size_t)r * a_stride + at), b_u, sum[r][u][l]);
       }
     }
   if (i < n)
@@ -473,10 +494,8 @@ INLINE void mix_some(float *out, const float *weights, const float *v, size_t st
 
 static void mix(float *out, const float *weights, const float *v, int stride, int rows, int head_dim) {
   int d = 0;
-  for (; d + 64 <= head_dim; d += 64)
-    mix_some(out + d, weights, v + d, (size_t)stride, rows, 64 / WIDTH, WIDTH);
-  for (; d + 2 * WIDTH <= head_dim; d += 2 * WIDTH)
-    mix_some(out + d, weights, v + d, (size_t)stride, rows, 2, WIDTH);
+  for (; d + 64 <= head_dim; d += 64) mix_some(out + d, weights, v + d, (size_t)stride, rows, 64 / WIDTH, WIDTH);
+  for (; d + 2 * WIDTH <= head_dim; d += 2 * WIDTH) mix_some(out + d, weights, v + d, (size_t)stride, rows, 2, WIDTH);
   for (; d + WIDTH <= head_dim; d += WIDTH) mix_some(out + d, weights, v + d, (size_t)stride, rows, 1, WIDTH);
   if (d < head_dim) mix_some(out + d, weights, v + d, (size_t)stride, rows, 1, head_dim - d);
 }
@@ -510,8 +529,7 @@ static void layer_norm(float *y, const float *x, const kvs_norm *norm, float eps
   vec inverses = v_set(inverse);
   int i = 0;
   for (; i + WIDTH <= n; i += WIDTH)
-    v_store(y + i,
-            v_fma(v_mul(v_sub(v_load(x + i), means), inverses), v_load(norm->g + i), v_load(norm->b + i)));
+    v_store(y + i, v_fma(v_mul(v_sub(v_load(x + i), means), inverses), v_load(norm->g + i), v_load(norm->b + i)));
   for (; i < n; i++) y[i] = fmaf((x[i] - mean) * inverse, norm->g[i], norm->b[i]);
 }
 
@@ -534,6 +552,6 @@ static void activate(float *x, int n, kvs_activation activation) {
 }
 
 /* All of them, for the table. */
-#define VECTOR_KERNELS                                                                                              \
-  .widen = widen, .linear = linear, .dot_rows = dot_rows, .score = score, .softmax = softmax, .mix = mix,           \
+#define VECTOR_KERNELS                                                                                                 \
+  .widen = widen, .linear = linear, .dot_rows = dot_rows, .score = score, .softmax = softmax, .mix = mix,              \
   .layer_norm = layer_norm, .activate = activate

@@ -122,7 +122,8 @@ int main(int argc, char **argv) {
       if (strcmp(argv[i], parts[p].name) == 0) found = p;
     if (found >= 0) {
       chosen[found] = some = true;
-    } else if (strcmp(argv[i], "-o") == 0 && i + 1 < argc && (strcmp(argv[i + 1], "json") == 0 || strcmp(argv[i + 1], "table") == 0)) {
+    } else if (strcmp(argv[i], "-o") == 0 && i + 1 < argc &&
+               (strcmp(argv[i + 1], "json") == 0 || strcmp(argv[i + 1], "table") == 0)) {
       json = strcmp(argv[++i], "json") == 0;
     } else {
       bench_say("bench: what is '%s'? Give parts by name, -o table or -o json", argv[i]);
