@@ -175,7 +175,8 @@ KVS_API const float *kvs_engine_logits(const kvs_engine *engine);
 /* Rows in the cache now (layer 0's). */
 KVS_API int kvs_engine_cache_length(const kvs_engine *engine);
 
-/* K and V of one cache row of one layer, [n_embd] each, owned by the engine; NULL if there is no such row. */
+/* K and V of one cache row of one layer, [n_embd] each: a copy that the engine owns, valid until the next call of the same
+ * function; NULL if there is no such row. */
 KVS_API const float *kvs_engine_k(const kvs_engine *engine, int layer, int row);
 KVS_API const float *kvs_engine_v(const kvs_engine *engine, int layer, int row);
 

@@ -6,7 +6,8 @@
 #include <string.h>
 
 kvs_status kvs_cache_create(kvs_cache *cache, const kvs_config *config, kvs_error *err) {
-  *cache = (kvs_cache){.n_layer = config->n_layer, .n_ctx = config->n_ctx, .n_embd = config->n_embd};
+  *cache = (kvs_cache){
+      .n_layer = config->n_layer, .n_ctx = config->n_ctx, .n_head = config->n_head, .head_dim = config->head_dim};
   size_t rows = (size_t)config->n_layer * (size_t)config->n_ctx;
   /* calloc of this size maps zero pages: memory is spent as rows are written. */
   cache->k = calloc(rows, (size_t)config->n_embd * sizeof(float));
@@ -26,33 +27,52 @@ void kvs_cache_free(kvs_cache *cache) {
   *cache = (kvs_cache){0};
 }
 
-static size_t offset(const kvs_cache *cache, int layer, int row) {
-  assert(layer >= 0 && layer < cache->n_layer && row >= 0 && row < cache->n_ctx);
-  return ((size_t)layer * (size_t)cache->n_ctx + (size_t)row) * (size_t)cache->n_embd;
+/* Bytes of `rows` rows of one head. */
+static size_t row_bytes(const kvs_cache *cache, int rows) {
+  return (size_t)rows * (size_t)cache->head_dim * sizeof(float);
 }
 
-float *kvs_cache_k(const kvs_cache *cache, int layer, int row) { return cache->k + offset(cache, layer, row); }
-float *kvs_cache_v(const kvs_cache *cache, int layer, int row) { return cache->v + offset(cache, layer, row); }
+float *kvs_cache_rows(const kvs_cache *cache, float *part, int layer, int head) {
+  assert(layer >= 0 && layer < cache->n_layer && head >= 0 && head < cache->n_head);
+  size_t heads = (size_t)layer * (size_t)cache->n_head + (size_t)head;
+  return part + heads * (size_t)cache->n_ctx * (size_t)cache->head_dim;
+}
+
+void kvs_cache_read(const kvs_cache *cache, float *part, int layer, int row, float *to) {
+  assert(row >= 0 && row < cache->n_ctx);
+  for (int head = 0; head < cache->n_head; head++)
+    memcpy(to + head * cache->head_dim, kvs_cache_rows(cache, part, layer, head) + row * cache->head_dim,
+           row_bytes(cache, 1));
+}
+
+static void write_row(kvs_cache *cache, float *part, int layer, int row, const float *from) {
+  assert(row >= 0 && row < cache->n_ctx);
+  for (int head = 0; head < cache->n_head; head++)
+    memcpy(kvs_cache_rows(cache, part, layer, head) + row * cache->head_dim, from + head * cache->head_dim,
+           row_bytes(cache, 1));
+}
 
 void kvs_cache_clear(kvs_cache *cache) {
   for (int layer = 0; layer < cache->n_layer; layer++) {
-    size_t bytes = (size_t)cache->used[layer] * (size_t)cache->n_embd * sizeof(float);
-    memset(kvs_cache_k(cache, layer, 0), 0, bytes);
-    memset(kvs_cache_v(cache, layer, 0), 0, bytes);
+    for (int head = 0; head < cache->n_head; head++) {
+      memset(kvs_cache_rows(cache, cache->k, layer, head), 0, row_bytes(cache, cache->used[layer]));
+      memset(kvs_cache_rows(cache, cache->v, layer, head), 0, row_bytes(cache, cache->used[layer]));
+    }
     cache->length[layer] = cache->used[layer] = 0;
   }
 }
 
 void kvs_cache_append(kvs_cache *cache, int layer, int row, int length_after, const float *k, const float *v) {
-  if (k) memcpy(kvs_cache_k(cache, layer, row), k, (size_t)cache->n_embd * sizeof(float));
-  if (v) memcpy(kvs_cache_v(cache, layer, row), v, (size_t)cache->n_embd * sizeof(float));
+  if (k) write_row(cache, cache->k, layer, row, k);
+  if (v) write_row(cache, cache->v, layer, row, v);
   cache->length[layer] = length_after;
   if (cache->used[layer] <= row) cache->used[layer] = row + 1;
 }
 
 void kvs_cache_drop_oldest(kvs_cache *cache, int layer) {
-  size_t bytes = (size_t)(cache->n_ctx - 1) * (size_t)cache->n_embd * sizeof(float);
-  if (cache->n_ctx == 1) return;
-  memmove(kvs_cache_k(cache, layer, 0), kvs_cache_k(cache, layer, 1), bytes);
-  memmove(kvs_cache_v(cache, layer, 0), kvs_cache_v(cache, layer, 1), bytes);
+  for (int head = 0; head < cache->n_head; head++) {
+    float *k = kvs_cache_rows(cache, cache->k, layer, head), *v = kvs_cache_rows(cache, cache->v, layer, head);
+    memmove(k, k + cache->head_dim, row_bytes(cache, cache->n_ctx - 1));
+    memmove(v, v + cache->head_dim, row_bytes(cache, cache->n_ctx - 1));
+  }
 }

@@ -31,7 +31,7 @@ typedef struct kvs_kernels {
   void (*layer_norm)(float *y, const float *x, const kvs_norm *norm, float epsilon, int n);
 
   /* x[i] = activation(x[i]) in place. */
-  void (*activate)(float *x, int n, kvs_activation activation);
+  void (*activate)(float *x, size_t n, kvs_activation activation);
 } kvs_kernels;
 
 #define KVS_PACK_FLOATS (512 * 400 + 384 * 32) /* what kernels_vector.h packs: about what a second-level cache holds */

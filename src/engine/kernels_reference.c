@@ -91,8 +91,8 @@ static void layer_norm(float *y, const float *x, const kvs_norm *norm, float eps
   for (int i = 0; i < n; i++) y[i] = fmaf((x[i] - mean) * inverse, norm->g[i], norm->b[i]);
 }
 
-static void activate(float *x, int n, kvs_activation activation) {
-  for (int i = 0; i < n; i++)
+static void activate(float *x, size_t n, kvs_activation activation) {
+  for (size_t i = 0; i < n; i++)
     x[i] = activation == KVS_GELU_NEW ? kvs_gelu_new(x[i])
            : activation == KVS_GELU   ? kvs_gelu_erf(x[i])
                                       : kvs_relu(x[i]);

@@ -533,9 +533,9 @@ static void layer_norm(float *y, const float *x, const kvs_norm *norm, float eps
   for (; i < n; i++) y[i] = fmaf((x[i] - mean) * inverse, norm->g[i], norm->b[i]);
 }
 
-static void gelu_new(float *x, int n) {
-  for (int i = 0; i < n; i += WIDTH) {
-    int count = n - i < WIDTH ? n - i : WIDTH;
+static void gelu_new(float *x, size_t n) {
+  for (size_t i = 0; i < n; i += WIDTH) {
+    int count = n - i < WIDTH ? (int)(n - i) : WIDTH;
     vec v = v_load_some(x + i, count);
     vec u = v_fma(v_set(KVS_GELU_CUBE), v_mul(v_mul(v, v), v), v);
     vec e = v_exp(v_mul(v_set(KVS_GELU_MINUS_2C), u));
@@ -543,12 +543,12 @@ static void gelu_new(float *x, int n) {
   }
 }
 
-static void activate(float *x, int n, kvs_activation activation) {
+static void activate(float *x, size_t n, kvs_activation activation) {
   if (activation == KVS_GELU_NEW) {
     gelu_new(x, n);
     return;
   }
-  for (int i = 0; i < n; i++) x[i] = activation == KVS_GELU ? kvs_gelu_erf(x[i]) : kvs_relu(x[i]);
+  for (size_t i = 0; i < n; i++) x[i] = activation == KVS_GELU ? kvs_gelu_erf(x[i]) : kvs_relu(x[i]);
 }
 
 /* All of them, for the table. */

@@ -12,11 +12,30 @@ static void run(kvs_engine *e, double multiply_adds, kvs_pool_work work, void *c
     kvs_pool_run(e->pool, work, context);
 }
 
+typedef struct norm_job {
+  kvs_engine *e;
+  float *y;
+  const float *x;
+  int rows;
+  const kvs_norm *norm;
+} norm_job;
+
+static void norm_work(void *context, int thread, int threads) {
+  norm_job *job = context;
+  const kvs_config *c = &job->e->model->config;
+  int begin, end;
+  kvs_pool_share(job->rows, 1, thread, threads, &begin, &end);
+  for (size_t r = (size_t)begin; r < (size_t)end; r++)
+    job->e->kernels->layer_norm(job->y + r * (size_t)c->n_embd, job->x + r * (size_t)c->n_embd, job->norm,
+                                c->layer_norm_epsilon, c->n_embd);
+}
+
 void kvs_op_layer_norm(kvs_engine *e, float *y, const float *x, int rows, const kvs_norm *norm) {
-  const kvs_config *c = &e->model->config;
-  for (size_t r = 0; r < (size_t)rows; r++)
-    e->kernels->layer_norm(y + r * (size_t)c->n_embd, x + r * (size_t)c->n_embd, norm, c->layer_norm_epsilon,
-                           c->n_embd);
+  norm_job job = {e, y, x, rows, norm};
+  if (rows == 1)
+    norm_work(&job, 0, 1);
+  else
+    run(e, 4.0 * rows * e->model->config.n_embd, norm_work, &job);
 }
 
 typedef struct linear_job {
@@ -44,22 +63,19 @@ void kvs_op_linear(kvs_engine *e, float *y, const float *x, int rows, const kvs_
 typedef struct activate_job {
   kvs_engine *e;
   float *x;
-  int n;
+  size_t n;
 } activate_job;
 
 static void activate_work(void *context, int thread, int threads) {
   activate_job *job = context;
-  int begin, end;
-  kvs_pool_share(job->n, 16, thread, threads, &begin, &end);
+  size_t begin = job->n / 16 * (size_t)thread / (size_t)threads * 16;
+  size_t end = thread + 1 == threads ? job->n : job->n / 16 * (size_t)(thread + 1) / (size_t)threads * 16;
   job->e->kernels->activate(job->x + begin, end - begin, job->e->model->config.activation);
 }
 
 void kvs_op_activate(kvs_engine *e, float *x, int rows) {
-  int n_inner = e->model->config.n_inner;
-  for (size_t r = 0; r < (size_t)rows; r++) {
-    activate_job job = {e, x + r * (size_t)n_inner, n_inner};
-    run(e, 20.0 * n_inner, activate_work, &job); /* an activation costs about as much as twenty multiply-adds */
-  }
+  activate_job job = {e, x, (size_t)rows * (size_t)e->model->config.n_inner};
+  run(e, 20.0 * (double)job.n, activate_work, &job); /* an activation costs about as much as twenty multiply-adds */
 }
 
 void kvs_op_add(float *sum, const float *a, const float *b, size_t n) {
@@ -100,24 +116,19 @@ static void attend(kvs_engine *e, const kvs_attend *tokens, int count, kvs_pool_
   run(e, (double)count * tokens[count - 1].plan->rows * e->model->config.n_embd, work, &job);
 }
 
-/* One head's rows of K or V: where row 0 begins, and how many floats lie from a row to the next. */
-typedef struct head_rows {
-  const float *at;
-  int stride;
-} head_rows;
-
-/* Interleaved heads are not side by side in the cache: their rows are gathered into this thread's room. */
-static head_rows rows_of_head(const kvs_engine *e, const kvs_attend *t, int head, int thread,
-                              float *(*row_of)(const kvs_cache *, int, int)) {
+/* One head's rows of `part`, K or V. Interleaved heads are not together in the cache: they are gathered into this thread's room. */
+static const float *rows_of_head(const kvs_engine *e, const kvs_attend *t, int head, int thread,
+                              float *part) {
   const kvs_config *c = &e->model->config;
-  if (!t->plan->interleaved)
-    return (head_rows){row_of(&e->cache, t->plan->cache_layer, 0) + head * c->head_dim, c->n_embd};
+  int layer = t->plan->cache_layer;
+  if (!t->plan->interleaved) return kvs_cache_rows(&e->cache, part, layer, head);
   float *room = e->s.head_rows + (size_t)thread * ((size_t)c->n_ctx * (size_t)c->head_dim + 2 * (size_t)c->n_head);
-  for (int i = 0; i < t->plan->rows; i++) {
-    const float *row = row_of(&e->cache, t->plan->cache_layer, i);
-    for (int d = 0; d < c->head_dim; d++) room[(size_t)i * (size_t)c->head_dim + (size_t)d] = row[d * c->n_head + head];
+  for (int d = 0; d < c->head_dim; d++) {
+    int from = d * c->n_head + head; /* of a row of n_embd */
+    const float *column = kvs_cache_rows(&e->cache, part, layer, from / c->head_dim) + from % c->head_dim;
+    for (int i = 0; i < t->plan->rows; i++) room[i * c->head_dim + d] = column[i * c->head_dim];
   }
-  return (head_rows){room, c->head_dim};
+  return room;
 }
 
 static void score_work(void *context, int thread, int threads) {
@@ -127,8 +138,8 @@ static void score_work(void *context, int thread, int threads) {
   kvs_pool_share(c->n_head, 1, thread, threads, &begin, &end);
   for (int h = begin; h < end; h++)
     for (const kvs_attend *t = job->tokens; t < job->tokens + job->count; t++) {
-      head_rows k = rows_of_head(job->e, t, h, thread, kvs_cache_k);
-      job->e->kernels->score(t->scores + h * t->plan->rows, t->q + h * c->head_dim, k.at, k.stride, t->plan->rows,
+      const float *k = rows_of_head(job->e, t, h, thread, job->e->cache.k);
+      job->e->kernels->score(t->scores + h * t->plan->rows, t->q + h * c->head_dim, k, c->head_dim, t->plan->rows,
                              c->head_dim, t->scale);
     }
 }
@@ -163,8 +174,8 @@ static void mix_work(void *context, int thread, int threads) {
   kvs_pool_share(c->n_head, 1, thread, threads, &begin, &end);
   for (int h = begin; h < end; h++)
     for (const kvs_attend *t = job->tokens; t < job->tokens + job->count; t++) {
-      head_rows v = rows_of_head(job->e, t, h, thread, kvs_cache_v);
-      job->e->kernels->mix(t->out + h * c->head_dim, t->weights + h * t->plan->rows, v.at, v.stride, t->plan->rows,
+      const float *v = rows_of_head(job->e, t, h, thread, job->e->cache.v);
+      job->e->kernels->mix(t->out + h * c->head_dim, t->weights + h * t->plan->rows, v, c->head_dim, t->plan->rows,
                            c->head_dim);
     }
 }

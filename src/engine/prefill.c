@@ -84,7 +84,7 @@ static kvs_status project_and_append(kvs_engine *e, batch *b, int layer, kvs_err
   if (report_rows(e, b, 0, b->count, KVS_PROJECT, layer, err)) return err->status;
   for (int r = 0; r < b->count; r++) {
     token_row *row = &b->rows[r];
-    kvs_append(e, &row->plan, row->moment.k, row->moment.v, &row->moment);
+    kvs_append(e, &row->plan, r, row->moment.k, row->moment.v, &row->moment);
     row->step.cache_length_after = row->plan.length_after;
   }
   return report_rows(e, b, 0, b->count, KVS_APPEND, layer, err);

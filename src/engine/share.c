@@ -40,13 +40,16 @@ kvs_status kvs_engine_check(const kvs_engine *e, const kvs_place *place, kvs_err
   return KVS_OK;
 }
 
-void kvs_append(kvs_engine *e, const kvs_step_plan *plan, const float *k, const float *v, kvs_moment *m) {
+void kvs_append(kvs_engine *e, const kvs_step_plan *plan, int token, const float *k, const float *v, kvs_moment *m) {
   int layer = plan->cache_layer, row = plan->write_row;
+  float *row_k = e->s.row_k + (size_t)token * (size_t)e->model->config.n_embd;
+  float *row_v = e->s.row_v + (size_t)token * (size_t)e->model->config.n_embd;
   if (plan->drop_oldest) kvs_cache_drop_oldest(&e->cache, layer);
   kvs_cache_append(&e->cache, layer, row, plan->length_after, plan->write_k ? k : NULL, plan->write_v ? v : NULL);
   m->row = row;
-  m->row_k = kvs_cache_k(&e->cache, layer, row);
-  m->row_v = kvs_cache_v(&e->cache, layer, row);
+  kvs_cache_read(&e->cache, e->cache.k, layer, row, row_k);
+  kvs_cache_read(&e->cache, e->cache.v, layer, row, row_v);
+  m->row_k = row_k, m->row_v = row_v;
 }
 
 static const void *tensor_row(const kvs_tensor *t, int row) {

@@ -23,8 +23,8 @@ void kvs_embed(kvs_engine *e, int token, const kvs_step_plan *plan, float *wte, 
 /* The factor on q·K in this layer: the plan's, and 1/(layer + 1) where the model's config asks for it. */
 float kvs_layer_scale(const kvs_engine *e, const kvs_step_plan *plan, int layer);
 
-/* Does what the plan says to this layer's cache with k and v [n_embd], and tells `m` of it. */
-void kvs_append(kvs_engine *e, const kvs_step_plan *plan, const float *k, const float *v, kvs_moment *m);
+/* Does what the plan says to this layer's cache with k and v [n_embd] of the batch's token `token`, and tells `m` of it. */
+void kvs_append(kvs_engine *e, const kvs_step_plan *plan, int token, const float *k, const float *v, kvs_moment *m);
 
 /* Tells the observer of a phase; nothing when there is none. Also the place where a cancelled step stops. */
 kvs_status kvs_report(kvs_engine *e, kvs_moment *moment, kvs_phase phase, int layer, int cache_length, kvs_error *err);

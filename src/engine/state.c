@@ -11,10 +11,11 @@ static float *floats(size_t rows, size_t columns) { return calloc(rows, columns 
 
 static void scratch_free(kvs_scratch *s) {
   float *all[] = {s->wte,   s->wpe,    s->x,       s->norm,  s->qkv,   s->out,   s->attn_out,
-                  s->x_mid, s->hidden, s->mlp_out, s->x_out, s->q_cut, s->joined};
+                  s->x_mid, s->hidden, s->mlp_out, s->x_out, s->q_cut, s->joined,
+                  s->row_k, s->row_v};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
   s->wte = s->wpe = s->x = s->norm = s->qkv = s->out = s->attn_out = s->x_mid = s->hidden = s->mlp_out = s->x_out =
-      s->q_cut = s->joined = NULL;
+      s->q_cut = s->joined = s->row_k = s->row_v = NULL;
   s->rows = 0;
 }
 
@@ -24,7 +25,8 @@ kvs_status kvs_scratch_grow(kvs_engine *e, int count, kvs_error *err) {
   scratch_free(s);
   size_t rows = (size_t)count, n_embd = (size_t)e->model->config.n_embd, n_inner = (size_t)e->model->config.n_inner;
   float **narrow[] = {&s->wte,   &s->wpe,     &s->x,     &s->norm,  &s->out,   &s->attn_out,
-                      &s->x_mid, &s->mlp_out, &s->x_out, &s->q_cut, &s->joined};
+                      &s->x_mid, &s->mlp_out, &s->x_out, &s->q_cut, &s->joined,
+                      &s->row_k, &s->row_v};
   bool complete = true;
   for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++) complete &= (*narrow[i] = floats(rows, n_embd)) != NULL;
   complete &= (s->qkv = floats(rows, 3 * n_embd)) != NULL;
@@ -49,8 +51,11 @@ static kvs_status allocate(kvs_engine *e, kvs_error *err) {
   e->s.head_rows =
       floats((size_t)kvs_pool_threads(e->pool), (size_t)c->n_ctx * (size_t)c->head_dim + 2 * (size_t)c->n_head);
   e->last_logits = floats(1, (size_t)c->n_vocab);
+  e->shown_k = floats(1, (size_t)c->n_embd);
+  e->shown_v = floats(1, (size_t)c->n_embd);
   e->prompt = calloc((size_t)c->n_ctx, sizeof *e->prompt);
-  if (!e->s.head_rows || !e->prompt || !e->s.scores || !e->s.weights || !e->s.logits || !e->s.pack || !e->last_logits)
+  if (!e->s.head_rows || !e->prompt || !e->s.scores || !e->s.weights || !e->s.logits || !e->s.pack || !e->last_logits || !e->shown_k ||
+      !e->shown_v)
     return kvs_fail_memory(err, "creating the engine");
   return kvs_scratch_grow(e, 1, err);
 }
@@ -92,6 +97,8 @@ void kvs_engine_free(kvs_engine *e) {
   free(e->s.head_rows);
   free(e->prompt);
   free(e->last_logits);
+  free(e->shown_k);
+  free(e->shown_v);
   free(e);
 }
 
@@ -127,11 +134,15 @@ static bool has_row(const kvs_engine *e, int layer, int row) {
 }
 
 const float *kvs_engine_k(const kvs_engine *e, int layer, int row) {
-  return has_row(e, layer, row) ? kvs_cache_k(&e->cache, layer, row) : NULL;
+  if (!has_row(e, layer, row)) return NULL;
+  kvs_cache_read(&e->cache, e->cache.k, layer, row, e->shown_k);
+  return e->shown_k;
 }
 
 const float *kvs_engine_v(const kvs_engine *e, int layer, int row) {
-  return has_row(e, layer, row) ? kvs_cache_v(&e->cache, layer, row) : NULL;
+  if (!has_row(e, layer, row)) return NULL;
+  kvs_cache_read(&e->cache, e->cache.v, layer, row, e->shown_v);
+  return e->shown_v;
 }
 
 void kvs_engine_cancel(kvs_engine *e) { atomic_store(&e->cancelled, true); }

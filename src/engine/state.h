@@ -27,6 +27,7 @@ typedef struct kvs_scratch {
   float *mlp_out, *x_out;  /* [rows][n_embd] */
   float *scores, *weights; /* [KVS_CHUNK][n_head][n_ctx], the last stride being the rows attended */
   float *logits;           /* [KVS_CHUNK][n_vocab] */
+  float *row_k, *row_v;    /* [rows][n_embd] the cache row that was appended, heads side by side */
   float *pack;             /* [threads][KVS_PACK_FLOATS] */
   float *q_cut, *joined;   /* [rows][n_embd] q cut into heads, heads joined again: only where heads are interleaved */
   float
@@ -48,6 +49,7 @@ struct kvs_engine {
   int steps;                  /* tokens fed so far */
   bool broken;                /* a step was cut short: reset before going on */
   atomic_bool cancelled;
+  float *shown_k, *shown_v; /* [n_embd] the cache rows that were asked for last */
   float *last_logits; /* [n_vocab] of the last token fed */
   bool has_logits;
   double observer_seconds; /* spent in the observer during this call: not the engine's time */

@@ -29,7 +29,7 @@ static kvs_status decode_layer(kvs_engine *e, int layer, const kvs_place *place,
   if (kvs_report(e, m, KVS_PROJECT, layer, *length, err)) return err->status;
 
   /* 4. append: its k and v become row P of the cache, which now holds P + 1 rows. */
-  kvs_append(e, &plan, k, v, m);
+  kvs_append(e, &plan, 0, k, v, m);
   if (kvs_report(e, m, KVS_APPEND, layer, *length, err)) return err->status;
 
   /* 5. score: scores[h][i] = q[h]·K[i][h] / sqrt(head_dim) for i = 0 .. P, itself included. */
