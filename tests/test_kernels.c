@@ -191,6 +191,13 @@ static void compare_elementwise(const kvs_kernels *kernels, int n) {
   kvs_kernels_reference.layer_norm(expected, x, &norm, 1e-5f, n);
   kernels->layer_norm(got, x, &norm, 1e-5f, n);
   assert_same_bits("layer_norm", got, expected, (size_t)n);
+  double sums[2][2], by_libm = 0, max = (double)x[0];
+  for (int i = 1; i < n; i++) max = (double)x[i] > max ? (double)x[i] : max;
+  for (int i = 0; i < n; i++) by_libm += exp((double)x[i] - max);
+  kvs_kernels_reference.exp_sums(x, n, max, sums[0]);
+  kernels->exp_sums(x, n, max, sums[1]);
+  assert_memory_equal(sums[1], sums[0], sizeof sums[0]);
+  assert_true(fabs(sums[0][0] - by_libm) <= 1e-14 * by_libm);
   for (kvs_activation activation = KVS_GELU_NEW; activation <= KVS_RELU; activation++) {
     for (int i = 0; i < n; i++) expected[i] = got[i] = 6 * x[i];
     kvs_kernels_reference.activate(expected, n, activation);

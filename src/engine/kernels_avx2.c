@@ -57,7 +57,7 @@ static inline void v_fold4(float *out, vec sums[4][2]) {
 
 #define TILE_ROWS 6 /* 12 sums, 2 vectors of w and one of x: 15 of 16 registers */
 #define TILE_VECS 2
-#define GROUP 4
+#define GROUP_MOST 4
 #define DOT_WORDS 4
 #define DOT_ROWS 1
 #define MIX_BLOCKS 1

@@ -54,7 +54,7 @@ static inline void v_fold4(float *out, vec sums[4][1]) {
 
 #define TILE_ROWS 14 /* 28 sums, 2 vectors of w and one of x: 31 of 32 registers */
 #define TILE_VECS 2
-#define GROUP 4
+#define GROUP_MOST 4
 #define DOT_WORDS 8
 #define DOT_ROWS 4
 #define MIX_BLOCKS 2

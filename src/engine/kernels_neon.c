@@ -57,7 +57,7 @@ static inline void v_fold4(float *out, vec sums[4][4]) {
 
 #define TILE_ROWS 6 /* 24 sums, 4 vectors of w and one of x: 29 of 32 registers */
 #define TILE_VECS 4
-#define GROUP 8
+#define GROUP_MOST 8
 #define DOT_WORDS 4
 #define DOT_ROWS 1
 #define MIX_BLOCKS 1

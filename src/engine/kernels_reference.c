@@ -98,6 +98,8 @@ static void activate(float *x, size_t n, kvs_activation activation) {
                                       : kvs_relu(x[i]);
 }
 
+static void exp_sums(const float *x, int n, double max, double *sums) { kvs_exp_sums_in_lanes(x, n, max, sums); }
+
 const kvs_kernels kvs_kernels_reference = {
     .name = "reference",
     .widen = widen,
@@ -107,5 +109,6 @@ const kvs_kernels kvs_kernels_reference = {
     .softmax = softmax,
     .mix = mix,
     .layer_norm = layer_norm,
+    .exp_sums = exp_sums,
     .activate = activate,
 };

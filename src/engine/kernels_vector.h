@@ -17,7 +17,7 @@
  *   v_nan_of(x, v)                        x where x is NaN, else v
  *   v_fold4(out, sums)                    four times kvs_fold: out[u] of the lanes sums[u][0 … LANE_VECS)
  *   TILE_ROWS, TILE_VECS                  the largest tile of y that fits the registers
- *   GROUP                                 vectors of y that a single row of x fills at once: two lines of w or more
+ *   GROUP_MOST                            vectors of y that a single row of x fills at once, at most
  *   DOT_WORDS                             rows of w (4 or 8) whose dot products with a row of x are under way at once
  *   DOT_ROWS                              rows of x for which four of them are
  *   MIX_BLOCKS                            blocks of V rows under way at once
@@ -73,19 +73,29 @@ INLINE float fold(const vec lanes[LANE_VECS]) {
 
 #define STREAMS 8 /* rows of w that are read side by side */
 
-/* Columns j to j + vecs·WIDTH of y: up to STREAMS rows of w from row i on. The block's sums so far come from `sums` (from 0 in
- * the block's first rows) and go back there, or onto y in its last. `columns` < WIDTH: fewer than one vector. */
-INLINE void add_columns(float *y, float *sums, const vec *x_i, const kvs_tensor *w, kvs_dtype dtype, int i, int count,
-                        int j, int vecs, int columns, bool first, bool last) {
-  vec sum[GROUP];
+/* Vectors of columns that are done together: two lines of a row, as far as registers go. */
+#define GROUP(dtype) ((dtype) == KVS_F32 || GROUP_MOST * WIDTH < 64 ? 32 / WIDTH : 64 / WIDTH)
+
+/* Where weights lie: a row's columns at hand, bytes to the row below, and bytes to what will be needed soon. */
+typedef struct weight_rows {
+  const char *at;
+  size_t below, soon;
+} weight_rows;
+
+/* `vecs` vectors of y, with `count` ≤ STREAMS rows of w. The block's sums so far come from `sums` (from 0 in the block's first
+ * rows) and go back there, or onto y in its last. `columns` < WIDTH: fewer than one vector. */
+INLINE void add_columns(float *y, float *sums, const vec *x_i, weight_rows w, kvs_dtype dtype, int count, int vecs,
+                        int columns, bool first, bool last) {
+  vec sum[GROUP_MOST];
 #pragma GCC unroll 8
   for (int g = 0; g < vecs; g++) sum[g] = first ? v_zero() : v_load(sums + g * WIDTH);
 #pragma GCC unroll 8
   for (int u = 0; u < count; u++) {
-    size_t at = (size_t)(i + u) * (size_t)w->cols + (size_t)j;
 #pragma GCC unroll 8
-    for (int g = 0; g < vecs; g++)
-      sum[g] = v_fma(x_i[u], load_some(w->data, dtype, at + (size_t)(g * WIDTH), columns), sum[g]);
+    for (int g = 0; g < vecs; g++) sum[g] = v_fma(x_i[u], load_some(w.at, dtype, (size_t)(g * WIDTH), columns), sum[g]);
+    for (size_t line = 0; line < (size_t)(vecs * WIDTH) * (dtype == KVS_F32 ? 4 : 2); line += 64)
+      __builtin_prefetch(w.at + w.soon + line, 0, 2);
+    w.at += w.below;
   }
 #pragma GCC unroll 8
   for (int g = 0; g < vecs; g++) {
@@ -99,27 +109,24 @@ INLINE void add_columns(float *y, float *sums, const vec *x_i, const kvs_tensor 
   }
 }
 
-/* All columns. Two lines of each row are read together, and those of the rows after are asked for: the rows' ends are near
- * where there are few columns, and there the CPU's own foresight ends. */
+/* All columns for rows i to i + count. Two lines of each row are read together, and the same of the rows after these are asked
+ * for: a thread's part of a row may be short, and at its end the CPU's own foresight fails. */
 INLINE void add_rows(float *y, float *block, const float *x, const kvs_tensor *w, kvs_dtype dtype, int i, int count,
                      int begin, int end, bool first, bool last) {
+  const size_t size = dtype == KVS_F32 ? 4 : 2;
+  const int group = GROUP(dtype);
+  weight_rows rows = {(const char *)w->data + ((size_t)i * (size_t)w->cols + (size_t)begin) * size,
+                      (size_t)w->cols * size, 0};
+  if (i + 2 * STREAMS <= w->rows) rows.soon = STREAMS * rows.below;
   vec x_i[STREAMS];
 #pragma GCC unroll 8
   for (int u = 0; u < STREAMS; u++) x_i[u] = u < count ? v_set(x[i + u]) : v_zero();
   int j = begin;
-  for (; j + GROUP * WIDTH <= end; j += GROUP * WIDTH) {
-    size_t size = dtype == KVS_F32 ? 4 : 2, ahead = (size_t)(i + STREAMS) * (size_t)w->cols + (size_t)j;
-    const char *next = (const char *)w->data + ahead * size;
-    if (i + 2 * STREAMS <= w->rows)
-#pragma GCC unroll 8
-      for (int u = 0; u < count; u++)
-        for (size_t line = 0; line < GROUP * WIDTH * size; line += 64)
-          __builtin_prefetch(next + (size_t)u * (size_t)w->cols * size + line, 0, 2);
-    add_columns(y + j, block + (j - begin), x_i, w, dtype, i, count, j, GROUP, WIDTH, first, last);
-  }
-  for (; j + WIDTH <= end; j += WIDTH)
-    add_columns(y + j, block + (j - begin), x_i, w, dtype, i, count, j, 1, WIDTH, first, last);
-  if (j < end) add_columns(y + j, block + (j - begin), x_i, w, dtype, i, count, j, 1, end - j, first, last);
+  for (; j + group * WIDTH <= end; j += group * WIDTH, rows.at += (size_t)(group * WIDTH) * size)
+    add_columns(y + j, block + (j - begin), x_i, rows, dtype, count, group, WIDTH, first, last);
+  for (; j + WIDTH <= end; j += WIDTH, rows.at += WIDTH * size)
+    add_columns(y + j, block + (j - begin), x_i, rows, dtype, count, 1, WIDTH, first, last);
+  if (j < end) add_columns(y + j, block + (j - begin), x_i, rows, dtype, count, 1, end - j, first, last);
 }
 
 INLINE void linear_one(float *y, const float *x, const kvs_tensor *w, kvs_dtype dtype, int begin, int end,
@@ -229,7 +236,8 @@ static void low_tile(place y, place from, const float *x, const float *w, int ro
     if (n <= TILE_ROWS) tile(y, from, x, w, n, depth, columns);                                                        \
     break;
     ROWS(1)
-    ROWS(2) ROWS(3) ROWS(4) ROWS(5)
+    ROWS(2)
+    ROWS(3) ROWS(4) ROWS(5)
 #if TILE_ROWS > 6
         ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12) ROWS(13)
 #endif
@@ -551,7 +559,9 @@ static void activate(float *x, size_t n, kvs_activation activation) {
   for (size_t i = 0; i < n; i++) x[i] = activation == KVS_GELU ? kvs_gelu_erf(x[i]) : kvs_relu(x[i]);
 }
 
+static void exp_sums(const float *x, int n, double max, double *sums) { kvs_exp_sums_in_lanes(x, n, max, sums); }
+
 /* All of them, for the table. */
 #define VECTOR_KERNELS                                                                                                 \
   .widen = widen, .linear = linear, .dot_rows = dot_rows, .score = score, .softmax = softmax, .mix = mix,              \
-  .layer_norm = layer_norm, .activate = activate
+  .layer_norm = layer_norm, .exp_sums = exp_sums, .activate = activate

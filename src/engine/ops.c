@@ -117,8 +117,7 @@ static void attend(kvs_engine *e, const kvs_attend *tokens, int count, kvs_pool_
 }
 
 /* One head's rows of `part`, K or V. Interleaved heads are not together in the cache: they are gathered into this thread's room. */
-static const float *rows_of_head(const kvs_engine *e, const kvs_attend *t, int head, int thread,
-                              float *part) {
+static const float *rows_of_head(const kvs_engine *e, const kvs_attend *t, int head, int thread, float *part) {
   const kvs_config *c = &e->model->config;
   int layer = t->plan->cache_layer;
   if (!t->plan->interleaved) return kvs_cache_rows(&e->cache, part, layer, head);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "engine/kernels.h"
 #include "engine/numeric.h"
 
 typedef struct candidate {
@@ -101,14 +102,10 @@ typedef struct distribution {
 
 static distribution distribution_of(const float *logits, int n_vocab) {
   distribution of = {.max = (double)logits[greedy(logits, n_vocab)]};
-  double sum = 0, weighted = 0;
-  for (int i = 0; i < n_vocab; i++) {
-    double d = (double)logits[i] - of.max, e = kvs_exp(d);
-    sum += e;
-    if (e != 0) weighted += e * d; /* 0 · −∞ counts as 0 */
-  }
-  of.log_sum = log(sum);
-  of.entropy = of.log_sum - weighted / sum;
+  double sums[2];
+  kvs_kernels_find(NULL)->exp_sums(logits, n_vocab, of.max, sums);
+  of.log_sum = log(sums[0]);
+  of.entropy = of.log_sum - sums[1] / sums[0];
   return of;
 }
 

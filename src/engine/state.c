@@ -10,9 +10,8 @@
 static float *floats(size_t rows, size_t columns) { return calloc(rows, columns * sizeof(float)); }
 
 static void scratch_free(kvs_scratch *s) {
-  float *all[] = {s->wte,   s->wpe,    s->x,       s->norm,  s->qkv,   s->out,   s->attn_out,
-                  s->x_mid, s->hidden, s->mlp_out, s->x_out, s->q_cut, s->joined,
-                  s->row_k, s->row_v};
+  float *all[] = {s->wte,    s->wpe,     s->x,     s->norm,  s->qkv,    s->out,   s->attn_out, s->x_mid,
+                  s->hidden, s->mlp_out, s->x_out, s->q_cut, s->joined, s->row_k, s->row_v};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
   s->wte = s->wpe = s->x = s->norm = s->qkv = s->out = s->attn_out = s->x_mid = s->hidden = s->mlp_out = s->x_out =
       s->q_cut = s->joined = s->row_k = s->row_v = NULL;
@@ -24,9 +23,8 @@ kvs_status kvs_scratch_grow(kvs_engine *e, int count, kvs_error *err) {
   if (s->rows >= count) return KVS_OK;
   scratch_free(s);
   size_t rows = (size_t)count, n_embd = (size_t)e->model->config.n_embd, n_inner = (size_t)e->model->config.n_inner;
-  float **narrow[] = {&s->wte,   &s->wpe,     &s->x,     &s->norm,  &s->out,   &s->attn_out,
-                      &s->x_mid, &s->mlp_out, &s->x_out, &s->q_cut, &s->joined,
-                      &s->row_k, &s->row_v};
+  float **narrow[] = {&s->wte,     &s->wpe,   &s->x,     &s->norm,   &s->out,   &s->attn_out, &s->x_mid,
+                      &s->mlp_out, &s->x_out, &s->q_cut, &s->joined, &s->row_k, &s->row_v};
   bool complete = true;
   for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++) complete &= (*narrow[i] = floats(rows, n_embd)) != NULL;
   complete &= (s->qkv = floats(rows, 3 * n_embd)) != NULL;
@@ -54,8 +52,8 @@ static kvs_status allocate(kvs_engine *e, kvs_error *err) {
   e->shown_k = floats(1, (size_t)c->n_embd);
   e->shown_v = floats(1, (size_t)c->n_embd);
   e->prompt = calloc((size_t)c->n_ctx, sizeof *e->prompt);
-  if (!e->s.head_rows || !e->prompt || !e->s.scores || !e->s.weights || !e->s.logits || !e->s.pack || !e->last_logits || !e->shown_k ||
-      !e->shown_v)
+  if (!e->s.head_rows || !e->prompt || !e->s.scores || !e->s.weights || !e->s.logits || !e->s.pack || !e->last_logits ||
+      !e->shown_k || !e->shown_v)
     return kvs_fail_memory(err, "creating the engine");
   return kvs_scratch_grow(e, 1, err);
 }

@@ -50,7 +50,7 @@ struct kvs_engine {
   bool broken;                /* a step was cut short: reset before going on */
   atomic_bool cancelled;
   float *shown_k, *shown_v; /* [n_embd] the cache rows that were asked for last */
-  float *last_logits; /* [n_vocab] of the last token fed */
+  float *last_logits;       /* [n_vocab] of the last token fed */
   bool has_logits;
   double observer_seconds; /* spent in the observer during this call: not the engine's time */
 };
