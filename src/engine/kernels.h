@@ -30,6 +30,9 @@ typedef struct kvs_kernels {
   /* y = g·((x − mean)/sqrt(var + epsilon)) + b; sums in lanes. n elements. */
   void (*layer_norm)(float *y, const float *x, const kvs_norm *norm, float epsilon, int n);
 
+  /* The largest of x [n], NaN left out; −∞ where there is no other. */
+  float (*largest)(const float *x, int n);
+
   /* sums[0] = Σ exp(x[i] − max), sums[1] = Σ exp(x[i] − max)·(x[i] − max), in double; max is the largest x. */
   void (*exp_sums)(const float *x, int n, double max, double *sums);
 

@@ -98,6 +98,12 @@ static void activate(float *x, size_t n, kvs_activation activation) {
                                       : kvs_relu(x[i]);
 }
 
+static float largest(const float *x, int n) {
+  float most = -INFINITY;
+  for (int i = 0; i < n; i++) most = x[i] > most ? x[i] : most;
+  return most;
+}
+
 static void exp_sums(const float *x, int n, double max, double *sums) { kvs_exp_sums_in_lanes(x, n, max, sums); }
 
 const kvs_kernels kvs_kernels_reference = {
@@ -109,6 +115,7 @@ const kvs_kernels kvs_kernels_reference = {
     .softmax = softmax,
     .mix = mix,
     .layer_norm = layer_norm,
+    .largest = largest,
     .exp_sums = exp_sums,
     .activate = activate,
 };

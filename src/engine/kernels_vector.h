@@ -427,20 +427,23 @@ INLINE vec v_exp(vec given) {
   return v_nan_of(x, v_times_pow2(p, n));
 }
 
-/* The first is taken as it is, so that a NaN there stays. Which of two equal zeros is found makes no difference. */
-static float largest(const float *scores, int rows) {
-  vec most = v_set(scores[0]);
+static float largest(const float *x, int n) {
+  vec most[4];
+  for (int u = 0; u < 4; u++) most[u] = v_set(-INFINITY);
   int i = 0;
-  for (; i + WIDTH <= rows; i += WIDTH) most = v_greater(v_load(scores + i), most);
-  float lane[WIDTH];
-  v_store(lane, most);
-  for (int l = 1; l < WIDTH; l++) lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
-  for (; i < rows; i++) lane[0] = scores[i] > lane[0] ? scores[i] : lane[0];
+  for (; i + 4 * WIDTH <= n; i += 4 * WIDTH)
+    for (int u = 0; u < 4; u++) most[u] = v_greater(v_load(x + i + u * WIDTH), most[u]);
+  for (; i + WIDTH <= n; i += WIDTH) most[0] = v_greater(v_load(x + i), most[0]);
+  float lane[4 * WIDTH];
+  for (int u = 0; u < 4; u++) v_store(lane + u * WIDTH, most[u]);
+  for (int l = 1; l < 4 * WIDTH; l++) lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
+  for (; i < n; i++) lane[0] = x[i] > lane[0] ? x[i] : lane[0];
   return lane[0];
 }
 
 static void softmax(float *weights, const float *scores, int rows) {
-  vec max = v_set(largest(scores, rows)), sum[LANE_VECS];
+  /* A NaN in front is the largest by the definition's order. Which of two equal zeros is found makes no difference. */
+  vec max = v_set(scores[0] == scores[0] ? largest(scores, rows) : scores[0]), sum[LANE_VECS];
   for (int l = 0; l < LANE_VECS; l++) sum[l] = v_zero();
   for (int i = 0; i < rows; i += KVS_LANES)
     for (int l = 0; l < LANE_VECS; l++) {
@@ -564,4 +567,4 @@ static void exp_sums(const float *x, int n, double max, double *sums) { kvs_exp_
 /* All of them, for the table. */
 #define VECTOR_KERNELS                                                                                                 \
   .widen = widen, .linear = linear, .dot_rows = dot_rows, .score = score, .softmax = softmax, .mix = mix,              \
-  .layer_norm = layer_norm, .exp_sums = exp_sums, .activate = activate
+  .layer_norm = layer_norm, .largest = largest, .exp_sums = exp_sums, .activate = activate

@@ -6,6 +6,7 @@
 
 #include "engine/kernels.h"
 #include "engine/numeric.h"
+#include "engine/sample.h"
 
 typedef struct candidate {
   int token;
@@ -63,10 +64,10 @@ static int by_logit(const void *left, const void *right) {
 }
 
 static int greedy(const float *logits, int n_vocab) {
-  int best = 0;
-  for (int i = 1; i < n_vocab; i++)
-    if (logits[i] > logits[best] || (isnan(logits[best]) && !isnan(logits[i]))) best = i;
-  return best;
+  float most = kvs_kernels_find(NULL)->largest(logits, n_vocab);
+  for (int i = 0; i < n_vocab; i++)
+    if (logits[i] == most) return i;
+  return 0; /* nothing but NaN */
 }
 
 int kvs_sampler_next(kvs_sampler *sampler, const float *logits) {
@@ -107,6 +108,11 @@ static distribution distribution_of(const float *logits, int n_vocab) {
   of.log_sum = log(sums[0]);
   of.entropy = of.log_sum - sums[1] / sums[0];
   return of;
+}
+
+kvs_top kvs_logits_top(const float *logits, int n_vocab) {
+  distribution of = distribution_of(logits, n_vocab);
+  return (kvs_top){of.max, -of.log_sum, of.entropy};
 }
 
 double kvs_logprob(const float *logits, int n_vocab, int token) {

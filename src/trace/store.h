@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "kvstep/trace.h"
+#include "trace/mover.h"
 
 /* The statements that a run keeps prepared. */
 typedef enum kvs_trace_insert {
@@ -41,7 +42,10 @@ struct kvs_trace {
   bool checked;           /* the file is of the model and the vocabulary that are being written */
   bool made_file;         /* this trace created the file, and has not committed anything in it yet */
   int wal_pages;          /* pages in the write-ahead log after the last commit */
-  int wal_limit;          /* from how many on they are moved into the file */
+  int wal_moved;          /* how many of them the mover was last asked to move into the file */
+  int wal_step;           /* how many more there must be before it is asked again */
+  int wal_limit;          /* from how many on the log is to begin anew */
+  kvs_mover *mover;       /* NULL: not needed yet */
 
   int run; /* 0: no run is open */
   kvs_config config;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/sample.h"
+
 static const char *const insert_sql[KVS_INSERT_COUNT] = {
     [KVS_INSERT_STEP] = "INSERT INTO step VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     [KVS_INSERT_EVENT] = "INSERT INTO event VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -174,7 +176,7 @@ static int rank_tokens(const float *logits, int n_vocab, int *best, int room) {
   int count = 0;
   for (int token = 0; token < n_vocab; token++) {
     float logit = logits[token];
-    if (isnan(logit) || (count == room && !(logit > logits[best[count - 1]]))) continue;
+    if (count == room ? !(logit > logits[best[count - 1]]) : isnan(logit)) continue; /* a NaN is not greater either */
     int at = count < room ? count++ : count - 1;
     for (; at > 0 && logit > logits[best[at - 1]]; at--) best[at] = best[at - 1];
     best[at] = token;
@@ -204,17 +206,17 @@ static kvs_status write_top_token(kvs_trace *trace, int step, int rank, int toke
 static kvs_status write_logits(kvs_trace *trace, const kvs_moment *m, kvs_error *err) {
   int best[KVS_TOP_TOKENS], n_vocab = trace->config.n_vocab, step = m->step->step;
   int count = rank_tokens(m->logits, n_vocab, best, KVS_TOP_TOKENS);
-  double first = count ? kvs_logprob(m->logits, n_vocab, best[0]) : 0;
+  kvs_top top = kvs_logits_top(m->logits, n_vocab);
   kvs_status status = KVS_OK;
   for (int i = 0; status == KVS_OK && i < count; i++) {
-    /* The others' from the best one's: one pass over the vocabulary, not twenty. */
+    /* From the best one's: one pass over the vocabulary, not twenty. */
     float logit = m->logits[best[i]];
-    double probability = exp(i == 0 ? first : first + ((double)logit - (double)m->logits[best[0]]));
+    double probability = exp(top.logprob + ((double)logit - top.logit));
     status = write_top_token(trace, step, i + 1, best[i], logit, probability, err);
   }
   if (status != KVS_OK) return status;
   sqlite3_stmt *insert = with_step(trace, KVS_INSERT_STEP_STAT, step);
-  sqlite3_bind_double(insert, 3, kvs_entropy(m->logits, n_vocab));
+  sqlite3_bind_double(insert, 3, top.entropy);
   status = kvs_trace_run(trace, insert, err);
   kvs_trace_input *input = find_input(trace, step);
   if (status == KVS_OK && input && is_logged(trace, step)) status = write_vectors(trace, input, m->logits, err);

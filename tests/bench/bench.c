@@ -111,6 +111,7 @@ static const struct {
 } parts[] = {
     {"decode", bench_decode},
     {"prefill", bench_prefill},
+    {"logging", bench_logging},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 

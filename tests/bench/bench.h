@@ -12,6 +12,7 @@
 
 #include "kvstep/error.h"
 #include "kvstep/model.h"
+#include "kvstep/trace.h"
 
 enum { ROUNDS_MOST = 64 };
 
@@ -67,6 +68,7 @@ kvs_model *bench_model_124m(kvs_dtype dtype);
 /* Bytes that a decode step reads with `cached` rows in the cache: all weights once, and K and V. */
 size_t bench_step_bytes(const kvs_model *model, int cached);
 /* Multiply-adds of the layers' matrix products for one token. */
+kvs_trace *bench_trace(const kvs_model *model, const char *path, kvs_log_level level);
 double bench_layer_products(const kvs_model *model);
 
 /* ---- the parts ------------------------------------------------------------------------------------------------- */
