@@ -79,6 +79,7 @@ ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
   EXTRA_kernels_avx2 := -mavx2 -mfma -mf16c -O3 -fno-trapping-math
   EXTRA_kernels_avx512 := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mf16c -mprefer-vector-width=512 -O3 -fno-trapping-math
 endif
+EXTRA_kernels_neon := -O3 -fno-trapping-math
 
 # Files embedded with .incbin (src/base/embed.h).
 $(BUILD)/src/model/builtin.o: $(wildcard examples/models/*/config.json examples/models/*/model.safetensors \

@@ -191,6 +191,7 @@ static void compare_elementwise(const kvs_kernels *kernels, int n) {
   kvs_kernels_reference.layer_norm(expected, x, &norm, 1e-5f, n);
   kernels->layer_norm(got, x, &norm, 1e-5f, n);
   assert_same_bits("layer_norm", got, expected, (size_t)n);
+  assert_true(kernels->largest(x, n) == kvs_kernels_reference.largest(x, n));
   double sums[2][2], by_libm = 0, max = (double)x[0];
   for (int i = 1; i < n; i++) max = (double)x[i] > max ? (double)x[i] : max;
   for (int i = 0; i < n; i++) by_libm += exp((double)x[i] - max);
@@ -221,7 +222,10 @@ static void all_kernels_give_the_same_bits(void **unused) {
         for (int j = i % 3; j < count; j += 3) compare_linear(kernels, sizes[i], sizes[j], 1 + (i + j) % 8, dtype);
       }
     }
-    compare_linear(kernels, 515, 70, 9, KVS_F32); /* more rows of w than one packed block */
+    compare_linear(kernels, 515, 70, 9, KVS_F32);    /* more depth than is packed at a time */
+    compare_linear(kernels, 130, 37, 530, KVS_BF16); /* more rows of x */
+    for (int rows = 1; rows <= 30; rows++) compare_linear(kernels, 70, 70, rows, rows % 3); /* every lower tile */
+    for (int rows = 1; rows <= 9; rows++) compare_dots(kernels, 77, rows, rows % 3);
     compare_attention(kernels, 64, 1024);
   }
 }

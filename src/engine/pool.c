@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define SPINS 2000 /* pauses before a worker goes to sleep or the caller yields: a few tens of microseconds */
@@ -139,14 +140,46 @@ void kvs_pool_share(int n, int unit, int thread, int threads, int *begin, int *e
 }
 
 #ifdef __linux__
-/* CPU time this cgroup may use, in cores rounded up; 0 when there is no limit. */
-static int cgroup_cores(void) {
-  FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
+/* Reads whole numbers, at most two, from a file; returns how many there were. */
+static int read_numbers(const char *path, long *a, long *b) {
+  FILE *file = fopen(path, "r");
   if (!file) return 0;
-  long quota = 0, period = 0;
-  int found = fscanf(file, "%ld %ld", &quota, &period);
+  int found = fscanf(file, "%ld %ld", a, b);
   fclose(file);
-  return found == 2 && quota > 0 && period > 0 ? (int)((quota + period - 1) / period) : 0;
+  return found < 0 ? 0 : found;
+}
+
+static int fewer(int cores, long quota, long period) {
+  if (quota <= 0 || period <= 0) return cores;
+  long allowed = (quota + period - 1) / period;
+  return cores == 0 || allowed < cores ? (int)allowed : cores;
+}
+
+/* cgroup v2: the limits of the group that /proc/self/cgroup names, and of all above it. */
+static int cgroup2_cores(int cores) {
+  char group[512] = "", path[600];
+  FILE *file = fopen("/proc/self/cgroup", "r");
+  for (char line[512]; file && fgets(line, sizeof line, file);)
+    if (sscanf(line, "0::%511[^\n]", group) == 1) break;
+  if (file) fclose(file);
+  for (;;) {
+    long quota = 0, period = 0;
+    snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
+    if (read_numbers(path, &quota, &period) == 2) cores = fewer(cores, quota, period);
+    char *slash = strrchr(group, '/');
+    if (!slash) return cores;
+    *slash = '\0';
+  }
+}
+
+/* CPU time this process may use, in cores rounded up; 0 when there is no limit. */
+static int cgroup_cores(void) {
+  long quota = 0, period = 0, none = 0;
+  int cores = cgroup2_cores(0);
+  if (read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &quota, &none) >= 1 && /* cgroup v1 */
+      read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period, &none) >= 1)
+    cores = fewer(cores, quota, period);
+  return cores;
 }
 
 /* Whether `cpu` is the first of its core's hyper-threads among those allowed. */
