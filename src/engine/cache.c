@@ -45,11 +45,15 @@ void kvs_cache_read(const kvs_cache *cache, float *part, int layer, int row, flo
            row_bytes(cache, 1));
 }
 
-static void write_row(kvs_cache *cache, float *part, int layer, int row, const float *from) {
+void kvs_cache_write(const kvs_cache *cache, float *part, int layer, int row, const float *from) {
   assert(row >= 0 && row < cache->n_ctx);
-  for (int head = 0; head < cache->n_head; head++)
-    memcpy(kvs_cache_rows(cache, part, layer, head) + row * cache->head_dim, from + head * cache->head_dim,
-           row_bytes(cache, 1));
+  for (int head = 0; head < cache->n_head; head++) {
+    float *to = kvs_cache_rows(cache, part, layer, head) + row * cache->head_dim;
+    if (from)
+      memcpy(to, from + head * cache->head_dim, row_bytes(cache, 1));
+    else
+      memset(to, 0, row_bytes(cache, 1));
+  }
 }
 
 void kvs_cache_clear(kvs_cache *cache) {
@@ -63,8 +67,8 @@ void kvs_cache_clear(kvs_cache *cache) {
 }
 
 void kvs_cache_append(kvs_cache *cache, int layer, int row, int length_after, const float *k, const float *v) {
-  if (k) write_row(cache, cache->k, layer, row, k);
-  if (v) write_row(cache, cache->v, layer, row, v);
+  if (k) kvs_cache_write(cache, cache->k, layer, row, k);
+  if (v) kvs_cache_write(cache, cache->v, layer, row, v);
   cache->length[layer] = length_after;
   if (cache->used[layer] <= row) cache->used[layer] = row + 1;
 }

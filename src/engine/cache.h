@@ -26,6 +26,9 @@ float *kvs_cache_rows(const kvs_cache *cache, float *part, int layer, int head);
 /* Copies row `row` of a layer, all heads side by side [n_embd], out of `part`. */
 void kvs_cache_read(const kvs_cache *cache, float *part, int layer, int row, float *to);
 
+/* The other way round; `from` NULL: zeros. */
+void kvs_cache_write(const kvs_cache *cache, float *part, int layer, int row, const float *from);
+
 /* Copies k and v [n_embd] (NULL: leaves what is there) to `row` of `layer`, which then holds `length_after` rows. */
 void kvs_cache_append(kvs_cache *cache, int layer, int row, int length_after, const float *k, const float *v);
 

@@ -63,9 +63,10 @@ void recompute_logits(struct recompute *r, const float *x, int rows) {
 
 /* ---- attention ---- */
 
-/* A cache as one token sees it. */
+/* A cache as one token sees it: the engine's, where each head's rows lie together, or rows of n_embd. */
 struct attention {
-  const float *k, *v; /* [rows][n_embd] */
+  const float *k, *v;
+  size_t row, head; /* floats from a row to the next, from a head to the next */
   int rows;
   float scale;
 };
@@ -93,7 +94,7 @@ static void noise_scores(struct work *w, float *scores, const struct attention *
   int head_dim = w->config->head_dim;
   double each = noise * (double)a->scale * norm_of(q + (size_t)h * (size_t)head_dim, head_dim) / sqrt(head_dim);
   for (int i = 0; i < a->rows; i++) {
-    const float *k = a->k + (size_t)i * (size_t)w->config->n_embd + (size_t)h * (size_t)head_dim;
+    const float *k = a->k + (size_t)i * a->row + (size_t)h * a->head;
     scores[i] += (float)(each * norm_of(k, head_dim) * recompute_random(w));
   }
 }
@@ -117,7 +118,8 @@ static void attend(struct work *w, enum hypothesis how, const struct attention *
   float *scores = w->r->engine->s.scores, *weights = w->r->engine->s.weights; /* [n_head][rows] */
   size_t rows = (size_t)a->rows, head_dim = (size_t)c->head_dim;
   for (size_t h = 0; h < (size_t)c->n_head; h++) {
-    kernels->score(scores + h * rows, q + h * head_dim, a->k + h * head_dim, c->n_embd, a->rows, c->head_dim, a->scale);
+    kernels->score(scores + h * rows, q + h * head_dim, a->k + h * a->head, (int)a->row, a->rows, c->head_dim,
+                   a->scale);
     if (noise > 0) noise_scores(w, scores + h * rows, a, q, (int)h, noise);
     if (how == HYPOTHESIS_FIRST_ROW_ONLY)
       for (size_t i = 0; i < rows; i++) weights[h * rows + i] = i == 0;
@@ -126,8 +128,14 @@ static void attend(struct work *w, enum hypothesis how, const struct attention *
   }
   if (how == HYPOTHESIS_WRONG_AXIS) softmax_over_heads(weights, scores, c->n_head, a->rows);
   for (size_t h = 0; h < (size_t)c->n_head; h++)
-    kernels->mix(out + h * head_dim, weights + h * rows, a->v + h * head_dim, c->n_embd, a->rows, c->head_dim);
+    kernels->mix(out + h * head_dim, weights + h * rows, a->v + h * a->head, (int)a->row, a->rows, c->head_dim);
   recompute_add_noise(w, out, c->n_embd, noise);
+}
+
+/* One row, its heads side by side, out of a->k or a->v. */
+static void copy_row(const kvs_config *c, const struct attention *a, const float *part, size_t row, float *to) {
+  for (size_t h = 0; h < (size_t)c->n_head; h++)
+    memcpy(to + h * (size_t)c->head_dim, part + row * a->row + h * a->head, (size_t)c->head_dim * sizeof(float));
 }
 
 /* Head h gets dims h, h + n_head, h + 2·n_head …; or back. */
@@ -149,12 +157,15 @@ static void attend_interleaved(struct work *w, const struct attention *a, int va
   struct recompute *r = w->r;
   size_t n_embd = (size_t)c->n_embd;
   for (size_t row = 0; row < (size_t)a->rows; row++) {
-    cut(c, r->rows_k + row * n_embd, a->k + row * n_embd, false);
-    cut(c, r->rows_v + row * n_embd, a->v + row * n_embd, false);
+    float *side_k = r->engine->s.row_k, *side_v = r->engine->s.row_v;
+    copy_row(c, a, a->k, row, side_k);
+    copy_row(c, a, a->v, row, side_v);
+    cut(c, r->rows_k + row * n_embd, side_k, false);
+    cut(c, r->rows_v + row * n_embd, side_v, false);
   }
   float *woven_q = r->engine->s.attn_out, *woven_out = r->engine->s.mlp_out;
   cut(c, woven_q, q, false);
-  struct attention woven = {r->rows_k, r->rows_v, a->rows, a->scale};
+  struct attention woven = {r->rows_k, r->rows_v, n_embd, (size_t)c->head_dim, a->rows, a->scale};
   attend(w, HYPOTHESIS_NONE, &woven, woven_q, woven_out, noise);
   if (variant == 0)
     cut(c, out, woven_out, true);
@@ -164,10 +175,12 @@ static void attend_interleaved(struct work *w, const struct attention *a, int va
 
 /* Copies the cache so that it can be changed. */
 static void copy_rows(struct work *w, struct attention *a) {
-  size_t numbers = (size_t)a->rows * (size_t)w->config->n_embd;
-  memcpy(w->r->rows_k, a->k, numbers * sizeof(float));
-  memcpy(w->r->rows_v, a->v, numbers * sizeof(float));
-  a->k = w->r->rows_k, a->v = w->r->rows_v;
+  size_t n_embd = (size_t)w->config->n_embd;
+  for (size_t row = 0; row < (size_t)a->rows; row++) {
+    copy_row(w->config, a, a->k, row, w->r->rows_k + row * n_embd);
+    copy_row(w->config, a, a->v, row, w->r->rows_v + row * n_embd);
+  }
+  a->k = w->r->rows_k, a->v = w->r->rows_v, a->row = n_embd, a->head = (size_t)w->config->head_dim;
 }
 
 static bool zero_row(struct work *w, struct attention *a, int row, bool k_too) {
@@ -192,8 +205,9 @@ static bool shared_rows(struct work *w, struct attention *a, int variant) {
   size_t n_embd = (size_t)w->config->n_embd;
   for (int row = 0; row < begins; row++) {
     int layer = row < from ? 0 : last;
-    memcpy(r->rows_k + (size_t)row * n_embd, kvs_cache_k(&r->engine->cache, layer, row), n_embd * sizeof(float));
-    memcpy(r->rows_v + (size_t)row * n_embd, kvs_cache_v(&r->engine->cache, layer, row), n_embd * sizeof(float));
+    const kvs_cache *cache = &r->engine->cache;
+    kvs_cache_read(cache, cache->k, layer, row, r->rows_k + (size_t)row * n_embd);
+    kvs_cache_read(cache, cache->v, layer, row, r->rows_v + (size_t)row * n_embd);
   }
   return true;
 }
@@ -210,8 +224,14 @@ static bool set_up(struct work *w, int layer, enum hypothesis how, int variant, 
   struct recompute *r = w->r;
   int layer_row = recompute_own_row(w->look, w->run, w->step, layer), n_ctx = w->shape.n_ctx;
   recompute_mirror(w, layer);
-  *a = (struct attention){kvs_cache_k(&r->engine->cache, layer, 0), kvs_cache_v(&r->engine->cache, layer, 0),
-                          w->own_row + 1, scale_of(w->config, layer, how)};
+  const kvs_cache *cache = &r->engine->cache;
+  size_t head_dim = (size_t)w->config->head_dim;
+  *a = (struct attention){kvs_cache_rows(cache, cache->k, layer, 0),
+                          kvs_cache_rows(cache, cache->v, layer, 0),
+                          head_dim,
+                          (size_t)cache->n_ctx * head_dim,
+                          w->own_row + 1,
+                          scale_of(w->config, layer, how)};
   switch (how) {
   case HYPOTHESIS_WITHOUT_ITSELF:
     a->rows = w->own_row;
@@ -228,7 +248,7 @@ static bool set_up(struct work *w, int layer, enum hypothesis how, int variant, 
     bool failed;
     const struct window *window = w->length >= n_ctx ? recompute_window(w, layer, &failed) : NULL;
     if (!window) return false;
-    a->k = window->k, a->v = window->v, a->rows = n_ctx;
+    a->k = window->k, a->v = window->v, a->rows = n_ctx, a->row = (size_t)w->config->n_embd, a->head = head_dim;
     return true;
   }
   default:

@@ -46,15 +46,12 @@ static bool is_hole(struct work *w, int layer, int row) {
 
 static void load(struct work *w, int layer, int row, int step) {
   struct recompute *r = w->r;
-  size_t bytes = (size_t)w->config->n_embd * sizeof(float);
   struct slot *slot = &r->slot[(size_t)layer * (size_t)w->config->n_ctx + (size_t)row];
-  float *k = kvs_cache_k(&r->engine->cache, layer, row), *v = kvs_cache_v(&r->engine->cache, layer, row);
+  const kvs_cache *cache = &r->engine->cache;
   const struct look_row *found = step == LOOK_NONE ? NULL : look_row(w->look, w->run, w->upto, layer, row);
   *slot = (struct slot){step, found && found->k, found && found->v, false};
-  if (slot->k) memcpy(k, found->k, bytes);
-  if (slot->v) memcpy(v, found->v, bytes);
-  if (!slot->k) memset(k, 0, bytes);
-  if (!slot->v) memset(v, 0, bytes);
+  kvs_cache_write(cache, cache->k, layer, row, slot->k ? found->k : NULL);
+  kvs_cache_write(cache, cache->v, layer, row, slot->v ? found->v : NULL);
 }
 
 void recompute_mirror(struct work *w, int layer) {

@@ -309,9 +309,11 @@ static kvs_status connect_file(kvs_trace *trace, const kvs_config *config, kvs_e
   char sql[96];
   snprintf(sql, sizeof sql, "PRAGMA page_size = %d", page);
   kvs_status status = trace->made_file ? kvs_trace_exec(trace, sql, err) : KVS_OK;
-  if (status == KVS_OK)
-    status = kvs_trace_exec(
-        trace, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA ignore_check_constraints = ON", err);
+  /* A file that holds nothing yet has nothing to lose: its first page need not wait for the disk. */
+  if (status == KVS_OK && trace->made_file) status = kvs_trace_exec(trace, "PRAGMA synchronous = OFF", err);
+  if (status == KVS_OK) status = kvs_trace_exec(trace, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", err);
+  /* What the engine logs is as the constraints want it. */
+  if (status == KVS_OK && !trace->whole) status = kvs_trace_exec(trace, "PRAGMA ignore_check_constraints = ON", err);
   if (status != KVS_OK) return status;
   trace->wal_step = WAL_STEP / page;
   trace->wal_limit = WAL_LIMIT / page;
