@@ -109,14 +109,15 @@ static const struct {
   const char *name;
   void (*run)(void);
 } parts[] = {
-    {"decode", bench_decode},
-    {"prefill", bench_prefill},
-    {"logging", bench_logging},
+    {"bits", bench_bits},       {"decode", bench_decode},   {"prefill", bench_prefill},
+    {"logging", bench_logging}, {"loading", bench_loading}, {"queries", bench_queries},
+    {"screen", bench_screen},   {"growth", bench_growth},   {"peers", bench_peers},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
 int main(int argc, char **argv) {
   bool chosen[PARTS] = {false}, some = false;
+  const char *picture = NULL;
   for (int i = 1; i < argc; i++) {
     int found = -1;
     for (int p = 0; p < PARTS; p++)
@@ -126,8 +127,10 @@ int main(int argc, char **argv) {
     } else if (strcmp(argv[i], "-o") == 0 && i + 1 < argc &&
                (strcmp(argv[i + 1], "json") == 0 || strcmp(argv[i + 1], "table") == 0)) {
       json = strcmp(argv[++i], "json") == 0;
+    } else if (strcmp(argv[i], "-p") == 0 && i + 1 < argc) {
+      picture = argv[++i];
     } else {
-      bench_say("bench: what is '%s'? Give parts by name, -o table or -o json", argv[i]);
+      bench_say("bench: what is '%s'? Give parts by name, -o table or -o json, -p FILE.svg", argv[i]);
       return 2;
     }
   }
@@ -138,5 +141,6 @@ int main(int argc, char **argv) {
   for (int p = 0; p < PARTS; p++)
     if (chosen[p] || !some) parts[p].run();
   if (json) print_json();
+  if (picture) bench_picture(picture);
   return 0;
 }

@@ -83,4 +83,7 @@ void bench_screen(void);
 void bench_growth(void);
 void bench_peers(void);
 
+/* Draws the results of bench_growth. */
+void bench_picture(const char *path);
+
 #endif
