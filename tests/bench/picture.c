@@ -1,5 +1,5 @@
 /* picture.c: how cost grows, drawn as an SVG from the results of the part `growth`: time per token over cache length, layers and
- * heads, the quartiles as a bar through each point. */
+ * heads. */
 #include "tests/bench/bench.h"
 
 #include <stdlib.h>
@@ -24,8 +24,7 @@ static void draw_axis(FILE *svg, const char *axis, int column, const bench_resul
     const bench_result *r = &results[i];
     if (strcmp(r->part, "growth") != 0 || strncmp(r->what, axis, length) != 0) continue;
     double x = x0 + WIDTH * atof(r->what + length) / last, scale = HEIGHT / most;
-    fprintf(svg, "<path d='M%.1f %.1f V%.1f' stroke='#36c'/><circle cx='%.1f' cy='%.1f' r='3' fill='#36c'/>\n", x,
-            TOP + HEIGHT - r->low * scale, TOP + HEIGHT - r->high * scale, x, TOP + HEIGHT - r->ours * scale);
+    fprintf(svg, "<circle cx='%.1f' cy='%.1f' r='3' fill='#36c'/>\n", x, TOP + HEIGHT - r->ours * scale);
   }
 }
 
@@ -40,12 +39,11 @@ void bench_picture(const char *path) {
     bench_say("bench: no picture: %s", most > 0 ? "the file cannot be written" : "the part `growth` was not run");
     exit(1);
   }
-  fprintf(
-      svg,
-      "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' font-family='sans-serif' font-size='12'>\n"
-      "<rect width='100%%' height='100%%' fill='white'/>\n<text x='%d' y='22'>ms per token, 768 wide, float32; bars "
-      "are quartiles</text>\n",
-      3 * (WIDTH + 60) + 20, TOP + HEIGHT + 50, LEFT);
+  fprintf(svg,
+          "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' font-family='sans-serif' font-size='12'>\n"
+          "<rect width='100%%' height='100%%' fill='white'/>\n<text x='%d' y='22'>ms per token: 768 wide, float32, one "
+          "thread, the fastest of 25 steps</text>\n",
+          3 * (WIDTH + 60) + 20, TOP + HEIGHT + 50, LEFT);
   static const char *const axes[] = {"cache", "layers", "heads"};
   for (int a = 0; a < 3; a++) draw_axis(svg, axes[a], a, results, count, most);
   fprintf(svg, "</svg>\n");
