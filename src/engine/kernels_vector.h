@@ -238,7 +238,8 @@ static void low_tile(place y, place from, const float *x, const float *w, int ro
     ROWS(1)
     ROWS(2)
     ROWS(3)
-    ROWS(4) ROWS(5)
+    ROWS(4)
+    ROWS(5)
 #if TILE_ROWS > 6
         ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12) ROWS(13)
 #endif
