@@ -258,6 +258,19 @@ static void arrows_of_ascii_are_arrows(void **state) {
   sees("S w[i].V[i] -> 12 numbers");
 }
 
+/* A reason is read to its end, however narrow the screen, while the line stands open. */
+static void a_refused_prompt_says_all_of_why(void **state) {
+  (void)state;
+  bend("");
+  drive_set_live(&drive, NULL,
+                 "nothing can be decoded: some/folder/t.db: cannot be written (Permission denied); chmod it");
+  drive_action(&drive, ACTION_EDIT_PROMPT);
+  draw(60, 15);
+  sees("nothing can be decoded: some/folder/t.db: cannot be ");
+  sees("(Permission denied); chmod it");
+  assert_int_equal(drive.state.mode, INPUT_PROMPT);
+}
+
 #define test(f) cmocka_unit_test_teardown(f, shut)
 
 int main(void) {
@@ -274,6 +287,7 @@ int main(void) {
       test(faults_of_the_engine),
       test(zeros_are_no_projection),
       test(equal_weights_have_equal_bars),
+      test(a_refused_prompt_says_all_of_why),
       test(arrows_of_ascii_are_arrows),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
