@@ -271,6 +271,24 @@ static void a_refused_prompt_says_all_of_why(void **state) {
   assert_int_equal(drive.state.mode, INPUT_PROMPT);
 }
 
+/* What a small screen has no room for is not left out in silence. */
+static void a_fault_that_is_cut_says_so(void **state) {
+  (void)state;
+  bend("");
+  drive_action(&drive, ACTION_CHOOSE_FAULT);
+  for (int i = 0; kvs_fault_at(i); i++) {
+    char rest[64], seen[12];
+    drive_action(&drive, ACTION_ROW_DOWN);
+    draw(60, 15);
+    snprintf(rest, sizeof rest, "the rest: kvstep faults %s", kvs_fault_at(i)->name);
+    snprintf(seen, sizeof seen, "%s", kvs_fault_at(i)->seen);
+    if (row_of(rest) < 0) sees(seen);
+    draw(80, 24);
+    misses("the rest: kvstep");
+    sees(seen);
+  }
+}
+
 #define test(f) cmocka_unit_test_teardown(f, shut)
 
 int main(void) {
@@ -288,6 +306,7 @@ int main(void) {
       test(zeros_are_no_projection),
       test(equal_weights_have_equal_bars),
       test(a_refused_prompt_says_all_of_why),
+      test(a_fault_that_is_cut_says_so),
       test(arrows_of_ascii_are_arrows),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
