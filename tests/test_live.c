@@ -575,6 +575,22 @@ static kvs_status open_as_a_guest(void) {
   return (kvs_status)WEXITSTATUS(status);
 }
 
+/* Two who go on with one run at the same time: one of them is first with a row. */
+static void somebody_else_is_first(void **state) {
+  (void)state;
+  record(path, "-m reverse -p 'position>' -n 3");
+  open_live("reverse");
+  go_on(1, 1);
+  assert_int_equal(shell("sqlite3 '%s' \"INSERT INTO kv_row (run, layer, row, step) VALUES (1, 1, 13, 13)\"", path), 0);
+  struct live_status status = go_on(1, 1);
+  assert_int_equal(status.end, LIVE_FAILED);
+  assert_non_null(strstr(status.text, "another program has added steps to run 1"));
+  assert_null(strstr(status.text, "UNIQUE"));
+  assert_int_equal(shell("sqlite3 '%s' 'DELETE FROM kv_row WHERE step = 13'", path), 0);
+  assert_int_equal(go_on(1, 1).end, LIVE_DONE);
+  shut();
+}
+
 static void files_that_cannot_be_written(void **state) {
   (void)state;
   record(path, "-m reverse -p 'position>' -n 2");
@@ -674,6 +690,7 @@ int main(void) {
       LIVE_TEST(traces_that_are_not_the_models),
       LIVE_TEST(runs_that_are_not_gone_on_with),
       LIVE_TEST(a_run_that_somebody_else_may_be_writing),
+      LIVE_TEST(somebody_else_is_first),
       LIVE_TEST(files_that_cannot_be_written),
       LIVE_TEST(files_that_go),
       LIVE_TEST(a_full_disk),

@@ -2,6 +2,8 @@
  * Every ending leaves a whole trace in one file. */
 #include "tests/at_terminal.h"
 
+#include <sys/ioctl.h>
+
 #include "tests/support/model_files.h"
 
 #define SLOW_CONTEXT 100000 /* positions: a run in it does not end by itself */
@@ -224,6 +226,22 @@ static void test_prompt_escapes(void **state) {
 
 /* ---- a fault ------------------------------------------------------------------------------------------------------------------ */
 
+#define PASTE(text) "\033[200~" text "\033[201~"
+
+static void test_pasted(void **state) {
+  (void)state;
+  open_live(NULL);
+  type_and_see(PASTE("q rd:quit\r"), "pasted text is not taken for keys");
+  type_and_see("l", "step 10/"); /* the next key is one again */
+  type_and_see("e", "the prompt of a new run");
+  type_and_see("\177\177\177\177\177\177\177\177\177" PASTE("ab\rc\\d\tx\xE9"
+                                                            "\xE2\x82y"),
+               ">ab\\nc\\\\d\\tx\\xE9\\xE2\\x82y");
+  type_and_see("\007:", "take it");
+  type_and_see(PASTE("step\r3") "\r", "step 3/");
+  quit_whole();
+}
+
 static void test_fault(void **state) {
   (void)state;
   open_live(NULL);
@@ -260,7 +278,10 @@ static void test_stops(void **state) {
   type_and_see("?", "help: every key");
   type("\007");
   assert_true(pty_wait_gone(pty, "help: every key"));
-  type_and_see("e", "still decoding; ^C stops it");
+  type_and_see("e", "the prompt of a new run"); /* what is typed now is text, whatever is being decoded */
+  type_and_see("q\r", "still decoding; ^C stops it");
+  type("\007");
+  assert_true(pty_wait_gone(pty, "decode it"));
   type_and_see("\003", "stopped: steps 0 to");
   assert_true(pty_wait_gone(pty, "decoding step"));
   type_and_see("l", "was decoded just now"); /* and on from there */
@@ -293,6 +314,34 @@ static void test_dies_of_term_while_decoding(void **state) {
 static void test_dies_of_hup_while_decoding(void **state) {
   (void)state;
   dies_whole_of(SIGHUP);
+}
+
+/* A shell that ends and the terminal under it: SIGHUP comes again and again while the trace is being closed. */
+static void test_dies_of_many_hups_while_decoding(void **state) {
+  (void)state;
+  open_decoding();
+  int status = 0;
+  do kill(pty->child, SIGHUP);
+  while (waitpid(pty->child, &status, WNOHANG) == 0);
+  pty->ended = true;
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGHUP);
+  is_whole(UNFINISHED, "1|1");
+}
+
+/* Nobody reads what it draws, so that it hangs in the middle of drawing: a signal still ends it. */
+static void test_dies_of_term_at_a_terminal_that_hangs(void **state) {
+  (void)state;
+  open_decoding();
+  int status = 0, in_pipe;
+  do usleep(1000);
+  while (ioctl(pty->master, FIONREAD, &in_pipe) == 0 && in_pipe < 4000);
+  usleep(200000);
+  kill(pty->child, SIGTERM);
+  assert_int_equal(waitpid(pty->child, &status, 0), pty->child);
+  pty->ended = true;
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+  assert_int_equal(shell("sqlite3 '%s' 'PRAGMA journal_mode = DELETE' >/dev/null", trace), 0);
+  is_whole(UNFINISHED, "1|1");
 }
 
 /* Of what cannot wait, every step that was committed is there, by way of the log beside the file. */
@@ -334,8 +383,9 @@ static void test_no_model(void **state) {
   pty = pty_start(argv, 24, 80, NULL);
   see_all("step 9/");
   type_and_see("Gl", "give -m DIR");
-  type_and_see("1e", "no model at hand");
+  type_and_see("1eqqq\r", "no model at hand"); /* in one go: nobody quits */
   type_and_see("1f", "no model at hand");
+  type_and_see("\r", "no model at hand");
   quit_whole();
   is_whole("SELECT count(*), count(DISTINCT run) FROM step", "11|1");
 }
@@ -345,6 +395,8 @@ static void test_read_only(void **state) {
   open_screen();
   type_and_see("Gl", "--read-only");
   type_and_see("1f", "--read-only");
+  type("\007");
+  assert_true(pty_wait_gone(pty, "under it"));
   quit_whole();
   is_whole("SELECT count(*) FROM step", "34");
 }
@@ -462,11 +514,14 @@ int main(void) {
       ON_COPY(test_plays_on),
       ON_COPY(test_prompt),
       ON_COPY(test_prompt_escapes),
+      ON_COPY(test_pasted),
       ON_COPY(test_fault),
       ON_SLOW_COPY(test_stops),
       ON_SLOW_COPY(test_quits_while_decoding),
       ON_SLOW_COPY(test_dies_of_term_while_decoding),
       ON_SLOW_COPY(test_dies_of_hup_while_decoding),
+      ON_SLOW_COPY(test_dies_of_many_hups_while_decoding),
+      ON_SLOW_COPY(test_dies_of_term_at_a_terminal_that_hangs),
       ON_SLOW_COPY(test_dies_of_kill_while_decoding),
       ON_SLOW_COPY(test_closed_while_decoding),
       ON_SLOW_COPY(test_asks_while_decoding),

@@ -319,13 +319,36 @@ static void without_a_model_the_reason_is_said(void **unused) {
   s = do_with(&with, 19, "next-moment");
   assert_string_equal(s.message, "this is the trace's last step; no model: give -m");
   s = do_with(&with, 3, "edit-prompt");
+  assert_int_equal(s.request, REQUEST_EDIT_PROMPT); /* the line opens: what is typed next must not be other keys */
+  assert_string_equal(s.message, "no model: give -m");
+  s.request = REQUEST_NONE;
+  s.mode = INPUT_PROMPT;
+  state_type(&s, "q");
+  state_update(&s, &with, ACTION_ACCEPT);
   assert_int_equal(s.request, REQUEST_NONE);
+  assert_int_equal(s.mode, INPUT_KEYS);
   assert_string_equal(s.message, "no model: give -m");
   s = do_with(&with, 3, "choose-fault");
-  assert_int_equal(s.mode, INPUT_KEYS);
+  assert_int_equal(s.mode, INPUT_FAULT); /* it can be read */
+  assert_string_equal(s.message, "no model: give -m");
+  state_update(&s, &with, ACTION_ACCEPT);
+  assert_int_equal(s.request, REQUEST_NONE);
+  assert_string_equal(s.message, "no model: give -m");
   assert_true(s.message_is_error);
   state_command(&s, &with, "decode 3");
   assert_int_equal(s.request, REQUEST_NONE);
+}
+
+static void a_full_line_says_so(void **unused) {
+  (void)unused;
+  struct state s = do_with(&at_hand, 3, "edit-prompt");
+  s.mode = INPUT_PROMPT;
+  for (int i = 0; i < LINE_SIZE - 1; i++) state_type(&s, "a");
+  assert_string_equal(s.message, "");
+  state_type(&s, "b");
+  assert_non_null(strstr(s.message, "the line is full"));
+  assert_int_equal(strlen(s.line), LINE_SIZE - 1);
+  assert_null(strchr(s.line, 'b'));
 }
 
 static void a_fault_is_chosen_from_the_list(void **unused) {
@@ -444,6 +467,7 @@ int main(void) {
       cmocka_unit_test(the_difference_is_sought_from_run_1),
       cmocka_unit_test(after_the_last_step_a_token_is_asked_for),
       cmocka_unit_test(without_a_model_the_reason_is_said),
+      cmocka_unit_test(a_full_line_says_so),
       cmocka_unit_test(a_fault_is_chosen_from_the_list),
       cmocka_unit_test(a_prompt_is_typed_and_commands_decode),
       cmocka_unit_test(a_prompt_is_shown_and_read_with_escapes),

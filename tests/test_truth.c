@@ -207,6 +207,88 @@ static void faults_of_the_engine(void **state) {
   }
 }
 
+/* The trace has k and v as they were appended. Zeros that were stored are not what was projected, and no row that is new. */
+static void zeros_are_no_projection(void **state) {
+  (void)state;
+  char command[512];
+  snprintf(command, sizeof command,
+           "'%s' run -m reverse -p 'position>' -n 10 -o '%s' --force --fault row-never-written >/dev/null 2>&1",
+           getenv("KVSTEP") ? getenv("KVSTEP") : "./kvstep", in_folder("f.db"));
+  assert_int_equal(system(command), 0);
+  open_at(in_folder("f.db"), 1, 12, 1, 1);
+  draw(80, 24);
+  sees("cache ■■■■■■■■■■■■×· row 12: K, V zeros");
+  while (drive.state.moment > KVS_PROJECT) drive_action(&drive, ACTION_PREVIOUS_MOMENT);
+  draw(80, 24);
+  sees(" k    not logged");
+  sees(" v    not logged");
+  misses("norm  0.000");
+}
+
+static int blocks_in(int row) {
+  static char line[8192];
+  int blocks = 0;
+  line_text(row, line, sizeof line);
+  for (const char *at = line; (at = strstr(at, "█")); at += strlen("█")) blocks++;
+  return blocks;
+}
+
+static void equal_weights_have_equal_bars(void **state) {
+  (void)state;
+  bend("UPDATE head_step SET weights = x'000000000000000000000000000000000000003f0000003f' WHERE step = 5");
+  drive_action(&drive, ACTION_VIEW_1);
+  for (int columns = 80; columns <= 140; columns += 30) {
+    draw(columns, 24);
+    int other = row_of("│     4 e "), own = row_of("▸   5 f ");
+    assert_true(other >= 0 && own >= 0);
+    if (columns > 80) sees("itself");
+    assert_true(blocks_in(own) >= 2);
+    assert_int_equal(blocks_in(other), blocks_in(own));
+  }
+}
+
+/* "9 > 10" would be a comparison. */
+static void arrows_of_ascii_are_arrows(void **state) {
+  (void)state;
+  open_at("traces/sample-reverse.db", 1, 9, 0, 0);
+  drive.cells.ascii = true;
+  draw(80, 24);
+  sees("append: length 9 -> 10");
+  sees("row 9 <- k, v; now 10 rows");
+  sees("S w[i].V[i] -> 12 numbers");
+}
+
+/* A reason is read to its end, however narrow the screen, while the line stands open. */
+static void a_refused_prompt_says_all_of_why(void **state) {
+  (void)state;
+  bend("");
+  drive_set_live(&drive, NULL,
+                 "nothing can be decoded: some/folder/t.db: cannot be written (Permission denied); chmod it");
+  drive_action(&drive, ACTION_EDIT_PROMPT);
+  draw(60, 15);
+  sees("nothing can be decoded: some/folder/t.db: cannot be ");
+  sees("(Permission denied); chmod it");
+  assert_int_equal(drive.state.mode, INPUT_PROMPT);
+}
+
+/* What a small screen has no room for is not left out in silence. */
+static void a_fault_that_is_cut_says_so(void **state) {
+  (void)state;
+  bend("");
+  drive_action(&drive, ACTION_CHOOSE_FAULT);
+  for (int i = 0; kvs_fault_at(i); i++) {
+    char rest[64], seen[12];
+    drive_action(&drive, ACTION_ROW_DOWN);
+    draw(60, 15);
+    snprintf(rest, sizeof rest, "the rest: kvstep faults %s", kvs_fault_at(i)->name);
+    snprintf(seen, sizeof seen, "%s", kvs_fault_at(i)->seen);
+    if (row_of(rest) < 0) sees(seen);
+    draw(80, 24);
+    misses("the rest: kvstep");
+    sees(seen);
+  }
+}
+
 #define test(f) cmocka_unit_test_teardown(f, shut)
 
 int main(void) {
@@ -221,6 +303,11 @@ int main(void) {
       test(the_prompt_twice),
       test(a_position_far_away),
       test(faults_of_the_engine),
+      test(zeros_are_no_projection),
+      test(equal_weights_have_equal_bars),
+      test(a_refused_prompt_says_all_of_why),
+      test(a_fault_that_is_cut_says_so),
+      test(arrows_of_ascii_are_arrows),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -119,7 +119,10 @@ static int run_view(const struct command *command, struct arguments *arguments) 
     status = show_trace(&show, &signal_number, &err);
   }
   free_model(&show);
-  if (signal_number) raise(signal_number);
+  if (signal_number) {
+    signal(signal_number, SIG_DFL); /* term_close may have left it ignored */
+    raise(signal_number);
+  }
   return status == KVS_OK ? EXIT_OK : report(&err);
 }
 

@@ -6,8 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Longer than this nobody is kept waiting by another program's lock. */
+/* Longer than this nobody is kept waiting by another program's lock: not for each question, but for all of them together. */
 #define BUSY_MILLISECONDS 100
+#define BUSY_PART 10
 /* No vector of a model is longer; a broken or hostile file must not fill the memory. */
 #define LONGEST_VALUE (32 << 20)
 
@@ -65,7 +66,10 @@ bool look_ask(struct look *look, enum look_query query, const int *parameters, i
 bool look_ask_more(struct look *look, enum look_query query, bool *row) {
   int code = sqlite3_step(look->statements[query]);
   *row = code == SQLITE_ROW;
-  if (code == SQLITE_ROW || code == SQLITE_DONE) return true;
+  if (code == SQLITE_ROW || code == SQLITE_DONE) {
+    look->locked_out = false;
+    return true;
+  }
   describe(look, code);
   sqlite3_reset(look->statements[query]); /* says the same once more */
   return false;
@@ -194,6 +198,15 @@ static kvs_status create_caches(struct look *look, kvs_error *err) {
   return status;
 }
 
+/* SQLite asks whether to try once more. */
+static int wait_for_lock(void *context, int times) {
+  struct look *look = context;
+  look->locked_out |= times * BUSY_PART >= BUSY_MILLISECONDS;
+  if (look->locked_out) return 0;
+  sqlite3_sleep(BUSY_PART);
+  return 1;
+}
+
 kvs_status look_open(sqlite3 *db, struct look **out, kvs_error *err) {
   *out = NULL;
   struct look *look = calloc(1, sizeof *look);
@@ -205,7 +218,7 @@ kvs_status look_open(sqlite3 *db, struct look **out, kvs_error *err) {
   look->id = ++opened;
   look->db = db;
   look->newest_step = LOOK_NONE;
-  sqlite3_busy_timeout(db, BUSY_MILLISECONDS);
+  sqlite3_busy_handler(db, wait_for_lock, look);
   sqlite3_limit(db, SQLITE_LIMIT_LENGTH, LONGEST_VALUE);
   struct stat st;
   const char *file = sqlite3_db_filename(db, "main");

@@ -98,6 +98,7 @@ struct look {
   dev_t device; /* which file it was, and how long */
   ino_t inode;
   off_t size;
+  bool locked_out; /* another program's lock was waited for in vain, and nothing could be read since */
   bool failed;
   kvs_error error;
   char told[sizeof((kvs_error *)0)->message]; /* what look_error gave out last */

@@ -84,6 +84,11 @@ kvs_status kvs_trace_fail(kvs_trace *trace, int rc, kvs_error *err) {
   case SQLITE_CORRUPT:
     return kvs_fail(err, KVS_ERR_INPUT, "%s: damaged (%s); %s; write to another file", path, said, end);
   case SQLITE_CONSTRAINT:
+    if (trace->reopens) /* of a run that is gone on with, the engine is where its last step was */
+      return kvs_fail(
+          err, KVS_ERR_IO,
+          "%s: another program has added steps to run %d meanwhile; %s; it can go on from what is there now", path,
+          trace->run, end);
     return kvs_fail(err, KVS_ERR_USAGE, "%s: %s; %s; after a reset of the engine begin a new run", path, said, end);
   default:
     return kvs_fail(err, KVS_ERR_IO, "%s: cannot be written: %s; %s", path, said, end);

@@ -92,7 +92,10 @@ enum key {
   KEYS_SHIFT_TAB,
   KEYS_DELETE,
   KEYS_F1,
-  KEYS_RESIZE
+  KEYS_RESIZE,
+  KEYS_PASTE, /* what comes now was pasted, not typed; KEYS_PASTED: until here */
+  KEYS_PASTED,
+  KEYS_BYTE /* + 0x80 … 0xFF: a byte that is no UTF-8 */
 };
 #define KEYS_ESCAPE 0x1B
 #define KEYS_ENTER 0x0D

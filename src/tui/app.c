@@ -105,6 +105,8 @@ static bool wants_to_stop(void *context) {
       interrupt_query(a, suspend);
     else if (a->keeping < (int)(sizeof a->kept / sizeof *a->kept))
       a->kept[a->keeping++] = key;
+    else if (key == KEYS_PASTED) /* its beginning may be among those that were kept */
+      a->kept[a->keeping - 1] = key;
   }
   return false;
 }

@@ -320,9 +320,45 @@ void drive_command(struct drive *d, const char *line) {
   serve(d);
 }
 
+static bool is_printable(int key) { return key >= ' ' && key < KEYS_BASE && !(key >= 0x7F && key < 0xA0); }
+
+/* What a key that was pasted or is a byte without a character puts into the line: a prompt has escapes for what cannot be seen. */
+static void type_escaped(struct drive *d, int key) {
+  bool prompt = d->state.mode == INPUT_PROMPT;
+  char text[5] = "";
+  if (key > KEYS_BYTE && prompt)
+    snprintf(text, sizeof text, "\\x%02X", (unsigned)(key - KEYS_BYTE) & 0xFF);
+  else if (key == KEYS_ENTER || key == KEYS_TAB)
+    snprintf(text, sizeof text, "%s", !prompt ? " " : key == KEYS_TAB ? "\\t" : "\\n");
+  else if (key == '\\' && prompt)
+    snprintf(text, sizeof text, "\\\\");
+  else if (is_printable(key))
+    encode((unsigned)key, text);
+  if (*text && state_is_typing(&d->state)) state_type(&d->state, text);
+}
+
+/* Pasted text is never keys. ^C ends a paste whose end got lost on the way. */
+static void paste(struct drive *d, int key) {
+  if (key == KEYS_PASTED || key == 'C' - '@') {
+    d->pasting = false;
+    if (!state_is_typing(&d->state))
+      state_say(&d->state, false, "pasted text is not taken for keys; in a line it is typed: e : ; or / first");
+  } else {
+    type_escaped(d, key);
+  }
+}
+
 void drive_key(struct drive *d, int key) {
-  bool typing = state_is_typing(&d->state);
-  bool printable = key >= ' ' && key < KEYS_BASE && !(key >= 0x7F && key < 0xA0);
+  bool typing = state_is_typing(&d->state), printable = is_printable(key);
+  if (d->pasting) {
+    paste(d, key);
+    return;
+  }
+  if (key == KEYS_PASTE || key == KEYS_PASTED || key >= KEYS_BYTE) {
+    d->pasting = key == KEYS_PASTE;
+    if (key >= KEYS_BYTE) type_escaped(d, key);
+    return;
+  }
   if (!typing || !printable) {
     drive_action(d, action_for_key(key));
     return;

@@ -26,6 +26,7 @@ struct drive {
   const char *no_live;
   struct awaited awaited; /* of the live session */
   const char *name;       /* of the trace, as shown */
+  bool pasting;           /* keys are pasted text */
   struct cells cells;
   enum depth depth; /* of pictures that are saved */
 };
@@ -40,7 +41,7 @@ kvs_status drive_set_model(struct drive *drive, const kvs_model *model, kvs_erro
 /* Lets the keys decode: `live`, not owned, is on the same trace. NULL: `why` is told to who tries; it may be NULL too. */
 void drive_set_live(struct drive *drive, struct live *live, const char *why);
 
-/* A key: in a line that is being typed a character, else what the table of actions says. */
+/* A key: in a line that is being typed a character, else what the table of actions says. Pasted text goes into a line, or nowhere. */
 void drive_key(struct drive *drive, int key);
 void drive_action(struct drive *drive, enum action action);
 void drive_command(struct drive *drive, const char *line);

@@ -131,5 +131,8 @@ void fault_list_draw(struct cells *cells, struct area area, const struct state *
   bool airy = list + 1 + known <= body.rows;
   put_list(cells, area_rows(body, 0, list), s->fault);
   cells_rule(cells, area_rows(area, 1 + list, area.rows - 1 - list), 0, "");
-  put_fault(cells, area_rows(body, list + 1, body.rows - list - 1), fault, airy);
+  struct area words = area_rows(body, list + 1, body.rows - list - 1);
+  if (put_fault(cells, words, fault, airy) <= words.rows) return;
+  cells_put_field(cells, words, words.rows - 1, 0, words.columns, ROLE_DIM, "");
+  cells_putf(cells, words, words.rows - 1, 0, -1, ROLE_DIM, "… the rest: kvstep faults %s", fault->name);
 }

@@ -77,8 +77,11 @@ void foot_draw_over(struct cells *cells, struct area area, const struct state *s
   const char *words = *s->message ? s->message : s->mode == INPUT_PROMPT ? prompt : "";
   if ((s->mode != INPUT_SQL && s->mode != INPUT_PROMPT) || !*words) return;
   enum role role = *s->message && s->message_is_error ? ROLE_ERROR : ROLE_MESSAGE;
-  cells_put_field(cells, area, area.rows - 3, 0, area.columns, role, "");
-  cells_put_field(cells, area, area.rows - 3, 1, area.columns - 2, role, words);
+  struct area above = area_rows(area, 0, area.rows - 1);
+  int lines = draw_wrapped(cells, above, role, words, 0);
+  for (int line = 0; line < lines; line++)
+    cells_put_field(cells, above, above.rows - 2 - line, 0, above.columns, role, "");
+  draw_wrapped(cells, above, role, words, lines);
 }
 
 /* ---- what the keys do ------------------------------------------------------------------------------------------------ */

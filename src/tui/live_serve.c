@@ -10,6 +10,7 @@
 #include "study/look.h"
 #include "tui/drive.h"
 #include "tui/prompt_text.h"
+#include "tui/state_parts.h"
 
 /* ---- asking ---------------------------------------------------------------------------------------------------------- */
 
@@ -45,19 +46,17 @@ static void edit_prompt(struct drive *d) {
   char *prompt;
   size_t length;
   kvs_error err;
+  state_begin_line(s, INPUT_PROMPT); /* whatever comes: what is typed now is text */
   if (live_prompt(look_db(d->look), s->run, &prompt, &length, &err) != KVS_OK) {
     state_say(s, true, "%s", err.message);
     return;
   }
-  if (prompt_show(prompt ? prompt : "", length, s->line, sizeof s->line)) {
-    s->mode = INPUT_PROMPT;
+  if (prompt_show(prompt ? prompt : "", length, s->line, sizeof s->line))
     s->cursor = (int)strlen(s->line);
-  } else {
+  else
     state_say(s, true,
-              "this prompt has %zu bytes, too many to edit here; :prompt TEXT begins with another, and `kvstep "
-              "run -f FILE -o TRACE --append` takes any length",
+              "%zu bytes, too many to edit here: type another; `kvstep run -f FILE -o TRACE --append` takes any length",
               length);
-  }
   free(prompt);
 }
 
@@ -106,9 +105,9 @@ static void decode_again(struct drive *d) {
 }
 
 void live_serve(struct drive *d, enum request request) {
+  if (request == REQUEST_EDIT_PROMPT) edit_prompt(d); /* it can be read without a model too */
   if (!d->live) return;
   if (request == REQUEST_DECODE) decode(d);
-  if (request == REQUEST_EDIT_PROMPT) edit_prompt(d);
   if (request == REQUEST_PROMPT) decode_prompt(d);
   if (request == REQUEST_FAULT) decode_again(d);
   if (request == REQUEST_STOP) {

@@ -75,6 +75,7 @@ static void draw_kept(struct cells *cells, struct area area, int at, const struc
   char rule[64], append[64];
   bool wrong;
   append_words(append, sizeof append, s, look, t, place, asked, &wrong);
+  plain_arrows(cells, append);
   snprintf(rule, sizeof rule, "t = cache length read before the append = %d", t->length_before);
   int room = area.columns - at - 2 - text_columns(append);
   if (wrong && text_columns(rule) > room) snprintf(rule, sizeof rule, "t = length before = %d", t->length_before);
@@ -109,10 +110,12 @@ static void draw_rule_words(struct cells *cells, struct area area, const struct 
 /* One row of the cache as a slot: ■ holds a row, □ is free, × was skipped; in a colour of its own what was there before the run. */
 static void draw_slot(struct cells *cells, struct area area, int at, int slot, const struct state *s, struct look *look,
                       const struct place *place) {
-  bool appended = reached(s, KVS_APPEND), right = place->written && place->own == place->P;
+  bool appended = reached(s, KVS_APPEND);
+  const char *zeros = appended && place->written && slot == place->own ? zeros_written(s, look, place) : "";
+  bool right = place->written && place->own == place->P && !*zeros, nothing = strchr(zeros, 'K') && strchr(zeros, 'V');
   enum look_origin origin = look_row_origin(look, s->run, place->as_of, s->layer, slot);
   if (appended && place->written && slot == place->own)
-    cells_put(cells, area, 3, at, 1, right ? ROLE_NEW : ROLE_WRONG, "■");
+    cells_put(cells, area, 3, at, 1, right ? ROLE_NEW : ROLE_WRONG, nothing ? "×" : "■");
   else if (slot == place->P)
     cells_put(cells, area, 3, at, 1, appended ? ROLE_WRONG : ROLE_FREE, place->written || !appended ? "□" : "×");
   else if (slot > place->P)
@@ -132,6 +135,8 @@ static void slot_words(char *text, size_t size, const struct state *s, struct lo
     used = snprintf(text, size, "row %d free", place->P);
   else if (!place->written)
     used = snprintf(text, size, "row %d not written", place->P);
+  else if (place->own == place->P && *zeros_written(s, look, place))
+    used = snprintf(text, size, "row %d: %s zeros", place->P, zeros_written(s, look, place));
   else if (place->own == place->P)
     used = snprintf(text, size, "row %d new", place->P);
   else

@@ -325,7 +325,7 @@ void state_update(struct state *s, const struct limits *limits, enum action acti
   } else if (s->mode == INPUT_HELP) {
     help_action(s, limits, action);
   } else if (s->mode == INPUT_FAULT) {
-    state_fault_action(s, action);
+    state_fault_action(s, limits, action);
   } else if (s->mode == INPUT_PREDICT) {
     state_predict_action(s, action);
   } else if (s->mode != INPUT_KEYS) {

@@ -37,8 +37,7 @@ static void accept_line(struct state *s, const struct limits *limits) {
     return;
   }
   if (mode == INPUT_PROMPT) {
-    s->request = REQUEST_PROMPT;
-    snprintf(s->request_text, sizeof s->request_text, "%s", s->line);
+    state_accept_prompt(s, limits);
     return;
   }
   if (*s->line) snprintf(s->search, sizeof s->search, "%s", s->line);
@@ -146,7 +145,11 @@ void state_type(struct state *s, const char *character) {
   }
   size_t length = strlen(character), used = strlen(s->line);
   s->message[0] = '\0'; /* what was said about the line as it was */
-  if (used + length >= sizeof s->line || (unsigned char)character[0] < 0x20) return;
+  if ((unsigned char)character[0] < 0x20) return;
+  if (used + length >= sizeof s->line) {
+    state_say(s, true, "the line is full: it takes %zu bytes, and what came after is not in it", sizeof s->line - 1);
+    return;
+  }
   memmove(s->line + s->cursor + length, s->line + s->cursor, used - (size_t)s->cursor + 1);
   memcpy(s->line + s->cursor, character, length);
   s->cursor += (int)length;

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Whether there is a model at hand that has nothing to do; if not, the reason is said. */
+/* Whether there is a model at hand that has nothing to do; if not, the reason is said. e and f open what they open all the same, since
+ * what is typed after them must not be taken for other keys; Enter is what may be refused. */
 static bool ready(struct state *s, const struct limits *limits) {
   if (!limits->live)
     state_say(s, true, "%s", limits->no_live ? limits->no_live : "no model at hand to decode with");
@@ -28,11 +29,22 @@ void state_decode(struct state *s, const struct limits *limits, int tokens, bool
 void state_live_action(struct state *s, const struct limits *limits, enum action action) {
   if (action == ACTION_CANCEL && limits->working) {
     s->request = REQUEST_STOP;
-  } else if (action == ACTION_EDIT_PROMPT && ready(s, limits)) {
+  } else if (action == ACTION_EDIT_PROMPT) {
+    if (!limits->live) ready(s, limits);
     s->request = REQUEST_EDIT_PROMPT;
-  } else if (action == ACTION_CHOOSE_FAULT && ready(s, limits)) {
+  } else if (action == ACTION_CHOOSE_FAULT) {
+    if (!limits->live) ready(s, limits);
     s->mode = INPUT_FAULT;
   }
+}
+
+void state_accept_prompt(struct state *s, const struct limits *limits) {
+  if (!limits->live) {
+    ready(s, limits);
+    return;
+  }
+  s->request = REQUEST_PROMPT;
+  snprintf(s->request_text, sizeof s->request_text, "%s", s->line);
 }
 
 /* ---- the list of faults --------------------------------------------------------------------------------------------- */
@@ -48,7 +60,7 @@ static void request_fault(struct state *s, int fault) {
   s->request_number = fault;
 }
 
-void state_fault_action(struct state *s, enum action action) {
+void state_fault_action(struct state *s, const struct limits *limits, enum action action) {
   switch (action) {
   case ACTION_ROW_DOWN:
     s->fault++;
@@ -70,7 +82,10 @@ void state_fault_action(struct state *s, enum action action) {
     break;
   case ACTION_ACCEPT:
     s->mode = INPUT_KEYS;
-    request_fault(s, s->fault);
+    if (limits->live)
+      request_fault(s, s->fault);
+    else
+      ready(s, limits);
     break;
   case ACTION_CANCEL:
   case ACTION_CHOOSE_FAULT:

@@ -39,7 +39,10 @@ void state_decode(struct state *state, const struct limits *limits, int tokens, 
 void state_live_action(struct state *state, const struct limits *limits, enum action action);
 
 /* In the list of faults. */
-void state_fault_action(struct state *state, enum action action);
+void state_fault_action(struct state *state, const struct limits *limits, enum action action);
+
+/* Enter on the line of a prompt. */
+void state_accept_prompt(struct state *state, const struct limits *limits);
 
 /* prompt TEXT, fault NAME, decode N. False: it is none of these. */
 bool state_live_command(struct state *state, const struct limits *limits, const char *word, const char *rest);

@@ -33,12 +33,14 @@ static struct {
   int rows, columns;
   int wake[2]; /* signal handlers write a byte, term_key reads it */
   int watched; /* another descriptor that wakes; 0: none */
+  bool pastes; /* it says where a paste begins and ends */
 } term;
 
 static struct termios modes;
 static char restore[256];
 static size_t restore_length;
 static volatile sig_atomic_t gentle, held; /* SIGTERM and SIGHUP are to be held; the one that is */
+#define HELD_SECONDS 1                     /* then the terminal takes nothing more, and holds us up */
 static volatile sig_atomic_t taken;        /* the terminal is in our state */
 
 /* ---- signals -------------------------------------------------------------------------------------------------------- */
@@ -74,14 +76,16 @@ static void give_back(void) {
 static void on_deadly(int number, siginfo_t *info, void *context) {
   (void)context;
   int saved = errno;
-  if (gentle && !held && (number == SIGTERM || number == SIGHUP)) {
-    held = number;
+  if (gentle && (number == SIGHUP || (number == SIGTERM && !held))) { /* who closes a terminal may send SIGHUP twice */
+    if (!held) alarm(HELD_SECONDS);
+    if (!held) held = number;
     ssize_t written = write(term.wake[1], "e", 1);
     (void)written; /* full: it will wake anyhow */
     errno = saved;
     return;
   }
   give_back();
+  if (number == SIGALRM && held) number = held;
   for (int i = 0; i < DEADLY; i++)
     if (deadly[i] == number) sigaction(number, &before_deadly[i], NULL);
   bool fault = number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL;
@@ -109,8 +113,13 @@ static void catch_signals(void) {
   for (int i = 0; i < TELLING; i++) sigaction(telling[i], &tell, &before_telling[i]);
 }
 
+/* A terminal that goes tells it by its end and by SIGHUP, in any order, sometimes twice: once a file is being closed, that is no news.
+ * Whoever raises the signal again lifts it. */
 static void release_signals(void) {
+  alarm(0);
   for (int i = 0; i < DEADLY; i++) sigaction(deadly[i], &before_deadly[i], NULL);
+  struct sigaction ignore = {.sa_handler = SIG_IGN};
+  if (gentle) sigaction(SIGHUP, &ignore, NULL);
   for (int i = 0; i < TELLING; i++) sigaction(telling[i], &before_telling[i], NULL);
 }
 
@@ -190,18 +199,38 @@ static void set_colors(void) {
   if (!color) term.depth = DEPTH_MONO;
 }
 
+/* Beyond ncurses' own keys. */
+enum { KEY_PASTE = KEY_MAX + 1, KEY_PASTED };
+
+/* Bracketed paste, so that pasted text is not taken for keys: https://invisible-island.net/xterm/xterm-paste64.html. Asked of terminals
+ * that know the mouse as xterm does, since terminfo has long had no word for it. */
+#define PASTE_ON "\033[?2004h"
+#define PASTE_OFF "\033[?2004l"
+
+static void bracket_pastes(bool on) {
+  if (!term.pastes) return;
+  ssize_t written = write(STDOUT_FILENO, on ? PASTE_ON : PASTE_OFF, sizeof PASTE_ON - 1);
+  (void)written; /* then a paste is typed, as ever */
+}
+
+static bool knows_pastes(void) {
+  const char *mouse = tigetstr("kmous");
+  return mouse && mouse != (char *)-1 && (strcmp(mouse, "\033[M") == 0 || strcmp(mouse, "\033[<") == 0);
+}
+
 /* Terminals differ in what these keys send, and many a TERM does not tell the truth. */
 static void define_keys(void) {
   static const struct {
     const char *sequence;
     int key;
   } keys[] = {
-      {"\033[A", KEY_UP},     {"\033OA", KEY_UP},    {"\033[B", KEY_DOWN},   {"\033OB", KEY_DOWN},
-      {"\033[C", KEY_RIGHT},  {"\033OC", KEY_RIGHT}, {"\033[D", KEY_LEFT},   {"\033OD", KEY_LEFT},
-      {"\033[H", KEY_HOME},   {"\033OH", KEY_HOME},  {"\033[1~", KEY_HOME},  {"\033[7~", KEY_HOME},
-      {"\033[F", KEY_END},    {"\033OF", KEY_END},   {"\033[4~", KEY_END},   {"\033[8~", KEY_END},
-      {"\033[5~", KEY_PPAGE}, {"\033[Z", KEY_BTAB},  {"\033[11~", KEY_F(1)}, {"\033OP", KEY_F(1)},
-      {"\033[6~", KEY_NPAGE}, {"\033[3~", KEY_DC},   {"\033[[A", KEY_F(1)},
+      {"\033[A", KEY_UP},        {"\033OA", KEY_UP},    {"\033[B", KEY_DOWN},   {"\033OB", KEY_DOWN},
+      {"\033[C", KEY_RIGHT},     {"\033OC", KEY_RIGHT}, {"\033[D", KEY_LEFT},   {"\033OD", KEY_LEFT},
+      {"\033[H", KEY_HOME},      {"\033OH", KEY_HOME},  {"\033[1~", KEY_HOME},  {"\033[7~", KEY_HOME},
+      {"\033[F", KEY_END},       {"\033OF", KEY_END},   {"\033[4~", KEY_END},   {"\033[8~", KEY_END},
+      {"\033[5~", KEY_PPAGE},    {"\033[Z", KEY_BTAB},  {"\033[11~", KEY_F(1)}, {"\033OP", KEY_F(1)},
+      {"\033[6~", KEY_NPAGE},    {"\033[3~", KEY_DC},   {"\033[[A", KEY_F(1)},  {"\033[200~", KEY_PASTE},
+      {"\033[201~", KEY_PASTED},
   };
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) define_key(keys[i].sequence, keys[i].key);
 }
@@ -238,7 +267,9 @@ kvs_status term_open(int depth, kvs_error *err) {
     fcntl(term.wake[i], F_SETFL, O_NONBLOCK);
     fcntl(term.wake[i], F_SETFD, FD_CLOEXEC);
   }
-  restore_length = 0;
+  term.pastes = knows_pastes();
+  restore_length = term.pastes ? sizeof PASTE_OFF - 1 : 0;
+  memcpy(restore, PASTE_OFF, restore_length);
   static const char *const capabilities[] = {"sgr0", "op", "rmkx", "rmcup", "cnorm"};
   for (size_t i = 0; i < sizeof capabilities / sizeof *capabilities; i++) add_restore(capabilities[i]);
   del_curterm(cur_term); /* newterm reads a description of its own */
@@ -253,6 +284,7 @@ kvs_status term_open(int depth, kvs_error *err) {
   term.depth = depth >= 0 ? (enum depth)depth : usual_depth();
   set_colors();
   curs_set(0);
+  bracket_pastes(true);
   getmaxyx(stdscr, term.rows, term.columns);
   return KVS_OK;
 }
@@ -265,6 +297,7 @@ int term_signal(void) { return held; }
 
 void term_close(void) {
   if (!taken) return;
+  bracket_pastes(false);
   if (term.screen) endwin();
   taken = 0;
   tcsetattr(STDIN_FILENO, TCSANOW, &modes); /* endwin restores what ncurses has changed; this, what we have */
@@ -364,6 +397,7 @@ static void take_size(void) {
 
 void term_suspend(void) {
   struct sigaction usual = {.sa_handler = SIG_DFL}, ours;
+  bracket_pastes(false);
   endwin();
   taken = 0;
   tcsetattr(STDIN_FILENO, TCSANOW, &modes);
@@ -372,6 +406,7 @@ void term_suspend(void) {
   sigaction(SIGTSTP, &ours, NULL);
   tcgetattr(STDIN_FILENO, &modes);
   taken = 1;
+  bracket_pastes(true);
   take_size();
 }
 
@@ -380,12 +415,13 @@ void term_suspend(void) {
 static int translated(int key) {
   static const struct {
     int from, to;
-  } keys[] = {{KEY_LEFT, KEYS_LEFT},       {KEY_RIGHT, KEYS_RIGHT},    {KEY_UP, KEYS_UP},
-              {KEY_DOWN, KEYS_DOWN},       {KEY_HOME, KEYS_HOME},      {KEY_FIND, KEYS_HOME},
-              {KEY_END, KEYS_END},         {KEY_SELECT, KEYS_END},     {KEY_PPAGE, KEYS_PAGE_UP},
-              {KEY_NPAGE, KEYS_PAGE_DOWN}, {KEY_BTAB, KEYS_SHIFT_TAB}, {KEY_DC, KEYS_DELETE},
-              {KEY_F(1), KEYS_F1},         {KEY_ENTER, KEYS_ENTER},    {KEY_RESIZE, KEYS_RESIZE},
-              {'\n', KEYS_ENTER},          {'\b', KEYS_BACKSPACE},     {KEY_BACKSPACE, KEYS_BACKSPACE}};
+  } keys[] = {{KEY_LEFT, KEYS_LEFT},       {KEY_RIGHT, KEYS_RIGHT},        {KEY_UP, KEYS_UP},
+              {KEY_DOWN, KEYS_DOWN},       {KEY_HOME, KEYS_HOME},          {KEY_FIND, KEYS_HOME},
+              {KEY_END, KEYS_END},         {KEY_SELECT, KEYS_END},         {KEY_PPAGE, KEYS_PAGE_UP},
+              {KEY_NPAGE, KEYS_PAGE_DOWN}, {KEY_BTAB, KEYS_SHIFT_TAB},     {KEY_DC, KEYS_DELETE},
+              {KEY_F(1), KEYS_F1},         {KEY_ENTER, KEYS_ENTER},        {KEY_RESIZE, KEYS_RESIZE},
+              {KEY_PASTE, KEYS_PASTE},     {KEY_PASTED, KEYS_PASTED},      {'\n', KEYS_ENTER},
+              {'\b', KEYS_BACKSPACE},      {KEY_BACKSPACE, KEYS_BACKSPACE}};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (keys[i].from == key) return keys[i].to;
   return key > 255 ? TERM_NOTHING : key;
@@ -408,10 +444,11 @@ static int after_escape(void) {
   return swallow_sequence();
 }
 
-/* The character that begins with this byte. What is no UTF-8 is left out, byte by byte. */
+/* The character that begins with this byte. What is no UTF-8 comes byte by byte. */
 static int character(int first) {
   unsigned char bytes[4] = {(unsigned char)first};
-  for (size_t length = 1; length <= 4; length++) {
+  size_t length = 1;
+  for (; length <= 4; length++) {
     kvs_utf8_unit unit = kvs_utf8_next(bytes, length);
     if (unit.kind == KVS_UTF8_CHARACTER) return (int)unit.code;
     if (unit.kind == KVS_UTF8_BROKEN || length == 4) break;
@@ -423,7 +460,8 @@ static int character(int first) {
     }
     bytes[length] = (unsigned char)next;
   }
-  return TERM_NOTHING;
+  for (size_t i = length > 4 ? 4 : length; i > 1; i--) ungetch(bytes[i - 1]);
+  return KEYS_BYTE + first;
 }
 
 /* A key that is there already. *any: something was read, whether or not it was a key. */
@@ -450,7 +488,7 @@ static int told(void) {
   }
   if (ending) return TERM_ENDING;
   if (suspend) return TERM_SUSPEND;
-  if (back) reset_prog_mode(); /* the shell had the terminal meanwhile */
+  if (back) reset_prog_mode(), bracket_pastes(true); /* the shell had the terminal meanwhile */
   if (resize || back) {
     take_size();
     return KEYS_RESIZE;

@@ -22,7 +22,8 @@ kvs_status term_open(int depth, kvs_error *err);
 void term_watch(int descriptor);
 
 /* From here on, until term_close, the first SIGTERM or SIGHUP does not end the program but comes as TERM_ENDING, for a file to be
- * closed first; a second one ends it. term_signal: which one it was, 0: none; to be raised again in the end. */
+ * closed first. A second SIGTERM ends it, and so does a second in which the terminal takes nothing more; SIGHUP often comes twice, and is
+ * ignored from the first one on, also after term_close. term_signal: which one it was, 0: none; to be raised again in the end. */
 void term_end_gently(void);
 int term_signal(void);
 

@@ -68,6 +68,17 @@ void draw_weight(struct cells *cells, struct area area, int row, int column, dou
 
 const char *root_sign(const struct cells *cells) { return cells->ascii ? "sqrt " : "√"; }
 
+void plain_arrows(const struct cells *cells, char *text) {
+  static const char *const arrows[][2] = {{"→", "->"}, {"←", "<-"}};
+  for (size_t i = 0; cells->ascii && i < sizeof arrows / sizeof *arrows; i++) {
+    size_t length = strlen(arrows[i][0]);
+    for (char *at = text; (at = strstr(at, arrows[i][0])); at += 2) {
+      memmove(at + 2, at + length, strlen(at + length) + 1);
+      memcpy(at, arrows[i][1], 2);
+    }
+  }
+}
+
 const float *head_part(const struct look_run *run, const float *row, int head) {
   if (!row || run->head_dim <= 0 || head < 0 || head >= run->n_head) return NULL;
   return row + (size_t)head * (size_t)run->head_dim;

@@ -47,6 +47,9 @@ const struct look_head *head_in_time(struct cells *cells, struct look *look, int
 /* The sign of a square root, as words where only ASCII is drawn. */
 const char *root_sign(const struct cells *cells);
 
+/* Where only ASCII is drawn, arrows between words become -> and <-: "9 > 10" would be a comparison. In place; the text gets shorter. */
+void plain_arrows(const struct cells *cells, char *text);
+
 /* The part of a K or V row that belongs to the head; NULL if the row was not logged or has no such part. */
 const float *head_part(const struct look_run *run, const float *row, int head);
 

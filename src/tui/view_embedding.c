@@ -81,7 +81,10 @@ static void draw_neighbours(struct cells *cells, struct area area, int line, con
                                   sqrt(dot(right, right, run->n_embd) * dot(other, other, run->n_embd));
     for (int i = 0; i < run->n_embd; i++) distance += pow((double)right[i] - (double)other[i], 2);
     cells_putf(cells, area, line++, 16, -1, ROLE_DIM, "distance from wpe[%d] %.3f, cosine %.3f%s", P, sqrt(distance),
-               cosine, t == used ? "   ← this one was used" : "");
+               cosine,
+               t != used      ? ""
+               : cells->ascii ? "   <- this one was used"
+                              : "   ← this one was used");
   }
 }
 

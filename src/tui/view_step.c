@@ -40,6 +40,7 @@ static void draw_moments(struct cells *cells, struct area area, const struct sta
     if (!come) continue;
     char text[96];
     bool kept = moment_words((kvs_phase)phase, s, look, place, root_sign(cells), text, sizeof text);
+    plain_arrows(cells, text);
     cells_put_field(cells, area, line, 12, area.columns - 12, kept ? role : ROLE_WRONG, text);
   }
 }
@@ -76,8 +77,10 @@ static void draw_vectors(struct cells *cells, struct area area, const struct sta
   } else if (reached(s, KVS_PROJECT)) {
     const struct look_row *own = look_row(look, s->run, s->step, s->layer, place->own);
     draw_vector(cells, area, 0, "q", head ? head->q : NULL, d);
-    draw_vector(cells, area, 1, "k", own ? head_part(run, own->k, s->head) : NULL, d);
-    draw_vector(cells, area, 2, "v", own ? head_part(run, own->v, s->head) : NULL, d);
+    /* Of k and v the trace has what was appended. Where that is zeros, it is not what was projected. */
+    const char *zeros = s->moment < KVS_APPEND ? zeros_written(s, look, place) : "";
+    draw_vector(cells, area, 1, "k", own && !strchr(zeros, 'K') ? head_part(run, own->k, s->head) : NULL, d);
+    draw_vector(cells, area, 2, "v", own && !strchr(zeros, 'V') ? head_part(run, own->v, s->head) : NULL, d);
     if (reached(s, KVS_MIX)) draw_vector(cells, area, 3, "out", head ? head->out : NULL, d);
   }
 }
@@ -141,7 +144,9 @@ static void draw_row(struct cells *cells, struct area area, int line, int row, c
                      const struct look_run *run, const struct look_head *head, const struct place *place) {
   bool own = row == place->own, new = own && place->written &&reached(s, KVS_APPEND);
   struct table table = table_of(area.columns, run);
-  int at = table.numbers, room = area.columns - at - 15 - (own ? 7 : 0);
+  bool itself =
+      area.columns - table.numbers > 24; /* there is room for the word, behind every row's bar: one scale for all */
+  int at = table.numbers, room = area.columns - at - 15 - (itself ? 7 : 0);
   cells_putf(cells, area, line, 0, 5, row == place->here ? ROLE_HERE : ROLE_DIM, "%s%4d", own ? "▸" : " ", row);
   bool empty = draw_free(cells, area, line, row, s, place);
   if (empty && (!head || row >= head->rows || !reached(s, KVS_SCORE))) return;
@@ -157,7 +162,7 @@ static void draw_row(struct cells *cells, struct area area, int line, int row, c
   bool attended = draw_numbers(cells, area, line, row, at, room, s, look, head);
   if (!attended && head && head->rows > 0 && reached(s, KVS_SCORE))
     cells_put(cells, area, line, at + 1, -1, own ? ROLE_WRONG : ROLE_DIM, "not attended");
-  else if (own && area.columns - at > 24)
+  else if (own && itself)
     cells_put_right(cells, area, line, area.columns, 6, ROLE_DIM, "itself");
 }
 
