@@ -124,7 +124,7 @@ static void steps_events_and_tokens(void **state) {
   assert_int_equal(number(db, "SELECT max(seq) FROM event"), 6 * 17 - 1);
   assert_int_equal(number(db, "SELECT count(DISTINCT seq) FROM event"), 6 * 17);
   assert_int_equal(number(db, "SELECT count(*) FROM token"), 30);
-  assert_text(db, "SELECT typeof(bytes) || text FROM token WHERE token = 29", "null<no token 29>");
+  assert_text(db, "SELECT typeof(bytes) || text FROM token WHERE token = 29", "null#29");
   assert_int_equal(number(db, "SELECT count(*) FROM top_token WHERE step = 3"), 20);
   assert_true(isnan(number(db, "SELECT logprob FROM step WHERE step = 0")));
   assert_true(number(db, "SELECT logprob FROM step WHERE step = 3") == -1.5);

@@ -32,14 +32,16 @@ static void put_prompt(const char *prompt, int count) {
   printf(count > 200 ? " … (%s bytes)\n" : "\n", grouped(count));
 }
 
-static kvs_status put_table(sqlite3 *db, int run, const struct logged *l, long long total_steps, kvs_error *err) {
+/* `ours`: kvstep made this run, so its options would log more. */
+static kvs_status put_table(sqlite3 *db, int run, bool ours, const struct logged *l, long long total_steps,
+                            kvs_error *err) {
   char sql[900];
   long long rows, bytes = 0;
   snprintf(sql, sizeof sql, "SELECT count(*) FROM %s WHERE run = ?1", l->table); /* of the key's index alone */
   kvs_status status = query_number(db, sql, &run, 1, 0, &rows, err);
   if (status != KVS_OK) return status;
   if (rows == 0) {
-    printf("  %-11s not logged: %s\n", l->table, l->remedy);
+    printf("  %-11s not logged: %s\n", l->table, ours ? l->remedy : "see docs/recording.md for what it would show");
     return KVS_OK;
   }
   printf("  %-11s %s rows", l->table, grouped(rows));
@@ -81,7 +83,7 @@ static kvs_status put_steps(sqlite3 *db, int run, long long *total, kvs_error *e
     printf("  rule        broken in %s step%s: position is not the cache's length before the append\n", grouped(off),
            off == 1 ? "" : "s");
   else
-    puts("  rule        kept in every step");
+    puts("  rule        kept in every step, by the positions that were logged; `kvstep check` looks further");
   return KVS_OK;
 }
 
@@ -139,9 +141,11 @@ static kvs_status put_runs(sqlite3 *db, kvs_error *err) {
     long long steps = 0;
     int run = sqlite3_column_int(statement, 0);
     put_run(statement);
+    const char *engine = (const char *)sqlite3_column_text(statement, 10);
+    bool ours = engine && strcmp(engine, "kvstep") == 0;
     status = put_steps(db, run, &steps, err);
     for (size_t i = 0; i < sizeof logged / sizeof *logged && status == KVS_OK; i++)
-      status = put_table(db, run, &logged[i], steps, err);
+      status = put_table(db, run, ours, &logged[i], steps, err);
   }
   sqlite3_finalize(statement);
   return status;

@@ -49,12 +49,15 @@ static void put_missing(struct style style, const char *what, const char *remedy
 
 static void put_header(const struct step_view *w, struct style style) {
   const char *dot = symbol(style, "·", "-"), *times = symbol(style, "×", "x");
-  bool correct = !w->fault || strcmp(w->fault, "none") == 0;
+  bool correct = w->fault && strcmp(w->fault, "none") == 0;
   fputs(color(style, INK_TITLE), stdout);
   put_shown(stdout, style, w->model ? w->model : "unnamed model");
   printf("%s %s %d layers %s %d heads %s %d   run %d of %d: %s", color(style, INK_PLAIN), dot, w->n_layer, times,
-         w->n_head, times, w->head_dim, w->at.run, w->last_run, color(style, correct ? INK_GOOD : INK_BAD));
-  put_shown(stdout, style, correct ? "correct" : w->fault);
+         w->n_head, times, w->head_dim, w->at.run, w->last_run,
+         color(style, correct    ? INK_GOOD
+                      : w->fault ? INK_BAD
+                                 : INK_PLAIN));
+  put_shown(stdout, style, correct ? "correct" : w->fault ? w->fault : "unchecked");
   printf("%s\nstep %d of 0..%d (", color(style, INK_PLAIN), w->at.step, w->last_step);
   put_shown(stdout, style, w->mode ? w->mode : "mode unknown");
   fputs(", ", stdout);

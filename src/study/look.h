@@ -96,6 +96,11 @@ const char *look_error(struct look *look);
 
 int look_runs(struct look *look);
 const struct look_run *look_run(struct look *look, int run);
+
+/* What a run is called: "correct" where it says that no fault was put in, the fault's name, or "unchecked" where it says
+ * nothing, as another engine's may. */
+const char *look_run_name(const struct look_run *run);
+
 const struct look_step *look_step(struct look *look, int run, int step);
 const struct look_head *look_head(struct look *look, int run, int step, int layer, int head);
 /* Whether that head is at hand, so that look_head need not go to the file. */

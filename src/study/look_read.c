@@ -418,3 +418,8 @@ const struct look_summary *look_summary(struct look *look, int run, int step, in
   if (good) look_cache_put(&look->caches[SUMMARIES], key, value, bytes);
   return value;
 }
+
+const char *look_run_name(const struct look_run *run) {
+  if (!*run->fault) return "unchecked";
+  return strcmp(run->fault, "none") == 0 ? "correct" : run->fault;
+}

@@ -16,7 +16,7 @@ char *kvs_trace_token_text(const unsigned char *bytes, size_t length, int token)
   char *text;
   if (!bytes) {
     text = malloc(32);
-    if (text) snprintf(text, 32, "<no token %d>", token);
+    if (text) snprintf(text, 32, "#%d", token);
     return text;
   }
   char shown[256];

@@ -18,8 +18,8 @@ static void draw_title(struct cells *cells, struct area area, const struct state
                        const char *trace_name, const struct prediction *asked) {
   char dials[160], last[16];
   bool fault = run && *run->fault && strcmp(run->fault, "none") != 0;
-  snprintf(dials, sizeof dials, "run %d%s%s  step %d/%s  layer %d/%d  head %d/%d ", s->run, fault ? " " : " correct",
-           fault ? run->fault : "", s->step, prediction_number(asked, run ? run->steps - 1 : 0, last), s->layer,
+  snprintf(dials, sizeof dials, "run %d %s  step %d/%s  layer %d/%d  head %d/%d ", s->run,
+           run ? look_run_name(run) : "", s->step, prediction_number(asked, run ? run->steps - 1 : 0, last), s->layer,
            run ? run->n_layer - 1 : 0, s->head, run ? run->n_head - 1 : 0);
   int left = area.columns - text_columns(dials);
   if (left > 8) cells_put(cells, area, 0, 1, -1, ROLE_TITLE, "kvstep");

@@ -269,10 +269,6 @@ static void draw_list(struct cells *cells, struct area area, const struct state 
 
 /* ---- what it comes to, in words ------------------------------------------------------------------------------------- */
 
-static const char *name_of(const struct look_run *run) {
-  return strcmp(run->fault, "none") == 0 ? "correct" : run->fault;
-}
-
 /* What differs at the first step that does: "position 9 / 10, top-1". */
 static void difference_words(struct look *look, const struct pair *p, char *text, size_t size) {
   struct side a = side_of(look, p->a, p->first), b = side_of(look, p->b, p->first);
@@ -297,10 +293,10 @@ static void draw_words(struct cells *cells, struct area area, const struct state
                        const struct pair *p) {
   char words[128];
   int at = 1 + cells_putf(cells, area, 0, 1, -1, ROLE_TITLE, "run %d", p->a->run);
-  at += 1 + cells_putf(cells, area, 0, at + 1, 30, ROLE_TEXT, "%s", name_of(p->a));
+  at += 1 + cells_putf(cells, area, 0, at + 1, 30, ROLE_TEXT, "%s", look_run_name(p->a));
   at += 2 + cells_put(cells, area, 0, at + 2, -1, ROLE_DIM, "beside");
   at += 2 + cells_putf(cells, area, 0, at + 2, -1, ROLE_TITLE, "run %d", p->b->run);
-  at += 1 + cells_putf(cells, area, 0, at + 1, 30, ROLE_TEXT, "%s", name_of(p->b));
+  at += 1 + cells_putf(cells, area, 0, at + 1, 30, ROLE_TEXT, "%s", look_run_name(p->b));
   draw_hint(cells, area, 0, at, "o: another run");
   if (p->first == LOOK_NONE) {
     at = cells_put(cells, area, 1, 1, -1, ROLE_RIGHT, "no step differs in token, position or top-1");
