@@ -410,6 +410,14 @@ static void nothing_stays_locked(void **state) {
   no_error();
 }
 
+static void what_a_run_is_called(void **state) {
+  (void)state;
+  const struct look_run runs[] = {{.fault = "none"}, {.fault = "off-by-one"}, {.fault = ""}};
+  assert_string_equal(look_run_name(&runs[0]), "correct");
+  assert_string_equal(look_run_name(&runs[1]), "off-by-one");
+  assert_string_equal(look_run_name(&runs[2]), "unchecked"); /* NULL: another engine's */
+}
+
 static void deleted_or_replaced(void **state) {
   (void)state;
   assert_int_equal(unlink(in_folder("a.kvt")), 0);
@@ -566,6 +574,7 @@ int main(void) {
                                      test(shapes_that_make_no_sense),
                                      test(a_growing_trace),
                                      test(nothing_stays_locked),
+                                     test(what_a_run_is_called),
                                      test(deleted_or_replaced),
                                      test(cut_short),
                                      test(damaged_anywhere),
