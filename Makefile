@@ -1,6 +1,6 @@
 # Makefile: builds, tests, demonstrates and installs kvstep. `make help` lists the targets.
 #
-# Variables: BUILD (where objects go), SAN=1 (AddressSanitizer and UBSan), CC, CFLAGS, PREFIX, DESTDIR.
+# Variables: BUILD (where objects go), SAN=1 (AddressSanitizer and UBSan), V=1 (shows the commands), CC, CFLAGS, PREFIX, DESTDIR.
 
 BUILD   ?= build
 PREFIX  ?= /usr/local
@@ -52,6 +52,15 @@ TUI       := $(BUILD)/libtui.a
 SHARED    := $(BUILD)/libkvstep.so.$(VERSION)
 EXTENSION := $(BUILD)/kvstep.so
 
+# One short line per file; V=1 shows the commands.
+ifdef V
+  Q   :=
+  say :=
+else
+  Q    := @
+  say   = @echo "  $(1)  $(2)"
+endif
+
 .SECONDARY:
 .PHONY: all demo test test-binaries bench bench-check install check-install samples screens fault-pages format lint lint-format lint-cppcheck help clean
 all: $(PROGRAM) $(STATIC) $(SHARED) $(EXTENSION)
@@ -65,13 +74,15 @@ $(BUILD)/tests/%.o: KFLAGS += -I.
 
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(KFLAGS) $(CFLAGS) $(EXTRA_$(notdir $*)) -MMD -MP -c $< -o $@
+	$(call say,CC,$<)
+	$(Q)$(CC) $(KFLAGS) $(CFLAGS) $(EXTRA_$(notdir $*)) -MMD -MP -c $< -o $@
 
 # sqlite3ext.h's macros are for a loadable extension; inside the library the same functions are called directly.
 $(BUILD)/src/trace/sql/%.o: KFLAGS += -DSQLITE_CORE
 $(BUILD)/ext/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(KFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC,$<)
+	$(Q)$(CC) $(KFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 # Only the AVX kernels may use these instructions; they are chosen at run time. -fno-trapping-math lets a choice between two numbers be
 # made without a branch; it changes no result.
@@ -88,23 +99,29 @@ $(BUILD)/src/trace/schema.o: src/trace/schema.sql
 $(BUILD)/src/trace/sql/views.o $(BUILD)/ext/src/trace/sql/views.o: $(wildcard src/trace/sql/*.sql)
 
 $(STATIC): $(LIB_OBJECTS)
-	rm -f $@ && $(AR) rcs $@ $^
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(SHARED): $(LIB_OBJECTS)
-	$(CC) $(CFLAGS) -shared -Wl,-soname,libkvstep.so.$(SO_MAJOR) $^ $(LDLIBS) -o $@
-	ln -sf $(@F) $(BUILD)/libkvstep.so.$(SO_MAJOR) && ln -sf $(@F) $(BUILD)/libkvstep.so
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CFLAGS) -shared -Wl,-soname,libkvstep.so.$(SO_MAJOR) $^ $(LDLIBS) -o $@
+	$(Q)ln -sf $(@F) $(BUILD)/libkvstep.so.$(SO_MAJOR) && ln -sf $(@F) $(BUILD)/libkvstep.so
 
 $(EXTENSION): $(EXT_OBJECTS)
-	$(CC) $(CFLAGS) -shared $^ -lm -o $@
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CFLAGS) -shared $^ -lm -o $@
 
 $(TUI): $(TUI_OBJECTS)
-	rm -f $@ && $(AR) rcs $@ $^
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(PROGRAM): $(CLI_OBJECTS) $(TUI) $(STATIC)
-	$(CC) $(CFLAGS) $(CLI_OBJECTS) $(TUI) $(STATIC) $(LDLIBS) $(TUI_LIBS) -o $@
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CFLAGS) $(CLI_OBJECTS) $(TUI) $(STATIC) $(LDLIBS) $(TUI_LIBS) -o $@
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(SUPPORT) $(TUI) $(STATIC)
-	$(CC) $(CFLAGS) $< $(SUPPORT) $(TUI) $(STATIC) $(LDLIBS) $(TEST_LIBS) $(EXTRA_LIBS) -o $@
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CFLAGS) $< $(SUPPORT) $(TUI) $(STATIC) $(LDLIBS) $(TEST_LIBS) $(EXTRA_LIBS) -o $@
 
 # What drives the program in a terminal of our own; the bench links the other helpers too, and needs no terminal.
 SCREEN_TESTS := $(filter $(BUILD)/tests/test_screen%,$(TESTS))
@@ -114,7 +131,8 @@ $(SCREEN_TESTS): $(PTY)
 # The example engine in C, against the library as it is here; check-install builds it as somebody else would.
 EXAMPLE := $(BUILD)/examples/recorders/c/engine
 $(EXAMPLE): $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/recorders/c/*.c)) $(STATIC)
-	$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
 
 test-binaries: $(TESTS) $(EXAMPLE)
 
@@ -143,13 +161,15 @@ bench-check:
 	@$(BUILD)/tests/bench_check $(BENCH_MODEL)
 
 $(BUILD)/tests/bench_check: %: %.o $(SUPPORT) $(STATIC)
-	$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
 
 # The most that the CPU can do is to be found with whatever it has.
 EXTRA_limits := -ffp-contract=fast
 BENCH_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/bench/*.c)))
 $(BUILD)/bench: $(BENCH_OBJECTS) $(SUPPORT) $(TUI) $(STATIC)
-	$(CC) $(CFLAGS) $^ $(LDLIBS) -ldl -o $@
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CFLAGS) $^ $(LDLIBS) -ldl -o $@
 
 # The traces that ship; traces/README.md describes them.
 samples: all
