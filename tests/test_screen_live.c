@@ -138,6 +138,7 @@ static void test_next_token(void **state) {
   (void)state;
   open_live(NULL);
   type_and_see("G", "step 16/16");
+  assert_true(pty_wait(pty, "decode on  e prompt  f fault")); /* the status line names what can be done at the end */
   type_and_see("l", "step 17/17");
   assert_true(pty_wait(pty, "step 17 was decoded just now"));
   assert_true(pty_wait(pty, "the model ends the text here"));

@@ -102,6 +102,7 @@ kvs_status drive_set_model(struct drive *d, const kvs_model *model, kvs_error *e
 
 void drive_set_live(struct drive *d, struct live *live, const char *why) {
   d->live = live;
+  d->state.live = live != NULL;
   d->no_live = why;
   read_limits(d);
 }

@@ -124,8 +124,8 @@ static int draw_entry(struct cells *cells, struct area area, int at, int end, co
 #define END                                                                                                            \
   { {ACTION_NONE, ACTION_NONE}, "" }
 
-/* What the keys do now, in order of need. */
-static const struct entry *entries(const struct state *s) {
+/* What the keys do now, in order of need. `decodes`: the next step is yet to be decoded, and can be. */
+static const struct entry *entries(const struct state *s, bool decodes) {
   static const struct entry normal[] = {{{ACTION_NEXT_MOMENT, ACTION_NONE}, "on"},
                                         {{ACTION_PREVIOUS_MOMENT, ACTION_NONE}, "back"},
                                         {{ACTION_PREVIOUS_STEP, ACTION_NEXT_STEP}, "token"},
@@ -141,6 +141,16 @@ static const struct entry *entries(const struct state *s) {
                                         {{ACTION_SEARCH, ACTION_NONE}, "search"},
                                         {{ACTION_PLAY, ACTION_NONE}, "play"},
                                         END};
+  static const struct entry at_the_end[] = {{{ACTION_NEXT_STEP, ACTION_NONE}, "decode on"},
+                                            {{ACTION_EDIT_PROMPT, ACTION_NONE}, "prompt"},
+                                            {{ACTION_CHOOSE_FAULT, ACTION_NONE}, "fault"},
+                                            {{ACTION_PREVIOUS_MOMENT, ACTION_NONE}, "back"},
+                                            {{ACTION_VIEW_NEXT, ACTION_NONE}, "view"},
+                                            {{ACTION_NEXT_RUN, ACTION_NONE}, "run"},
+                                            {{ACTION_PREVIOUS_LAYER, ACTION_NEXT_LAYER}, "layer"},
+                                            {{ACTION_PREVIOUS_HEAD, ACTION_NEXT_HEAD}, "head"},
+                                            {{ACTION_PLAY, ACTION_NONE}, "play"},
+                                            END};
   static const struct entry answer[] = {{{ACTION_SQL, ACTION_NONE}, "ask"},
                                         {{ACTION_ROW_UP, ACTION_ROW_DOWN}, "row"},
                                         {{ACTION_PREVIOUS_STEP, ACTION_NEXT_STEP}, "column"},
@@ -178,7 +188,7 @@ static const struct entry *entries(const struct state *s) {
   case INPUT_FAULT:
     return choosing;
   case INPUT_KEYS:
-    if (s->view != VIEW_SQL) return normal;
+    if (s->view != VIEW_SQL) return decodes ? at_the_end : normal;
     if (s->sql && s->sql->outcome == SQL_FAILED) return failed;
     return s->sql && s->sql->columns > 0 ? answer : examples;
   case INPUT_HELP:
@@ -193,7 +203,7 @@ static const struct entry *entries(const struct state *s) {
 }
 
 /* Help and quit are always there, at the right end; the others as far as there is room. */
-static void draw_status(struct cells *cells, struct area area, const struct state *s) {
+static void draw_status(struct cells *cells, struct area area, const struct state *s, bool decodes) {
   static const struct entry last[] = {{{ACTION_HELP, ACTION_NONE}, "help"}, {{ACTION_QUIT, ACTION_NONE}, "quit"}};
   int at = 1, end = area.columns - 1;
   cells_put_field(cells, area, area.rows - 1, 0, area.columns, ROLE_STATUS, "");
@@ -201,11 +211,12 @@ static void draw_status(struct cells *cells, struct area area, const struct stat
     for (int i = 0, next = end - 14; i < 2 && next; i++) next = draw_entry(cells, area, next, end, &last[i]);
     end -= 16;
   }
-  for (const struct entry *entry = entries(s); *entry->words && at; entry++)
+  for (const struct entry *entry = entries(s, decodes); *entry->words && at; entry++)
     at = draw_entry(cells, area, at, end, entry);
 }
 
 void foot_draw(struct cells *cells, struct area area, const struct state *s, struct look *look) {
-  draw_status(cells, area, s);
+  const struct look_run *run = look_run(look, s->run);
+  draw_status(cells, area, s, s->live && run && s->step == run->steps - 1 && s->moment == KVS_LOGITS);
   draw_message(cells, area, s, look);
 }

@@ -51,6 +51,7 @@ struct state {
   /* the dials */
   int run; /* from 1 */
   int step, layer, head;
+  bool live;        /* a model is at hand: past the last step tokens can be decoded */
   kvs_phase moment; /* everything up to and including it has happened */
   int other_run;    /* the run set beside this one; 0: not chosen, run 1 or beside run 1 run 2 */
   int row;          /* the cache row that the row cursor is on; −1: this step's own */
