@@ -14,12 +14,30 @@ static kvs_status note(struct check *check, int i, enum fact_kind kind, double f
   return check_note(check, &fact, err);
 }
 
+/* Step i finds fewer rows than the step before it left. */
+static bool gives_up(const struct check *check, int i) {
+  const struct check_step *s = &check->steps[i];
+  return i > 0 && s[-1].step + 1 == s->step && s->before != LOOK_NONE && s->before < s[-1].after;
+}
+
+static bool at_end(const struct check *check, int i) {
+  return gives_up(check, i) && check->steps[i].before == check->shape.n_ctx - 1;
+}
+
+bool check_full_again(const struct check *check, int i) { return !check->rolls_back && at_end(check, i); }
+
+/* Rows may be given up down to the last: then a text is fed anew, and not the one token that was chosen. */
+static bool may_start_anew(const struct check_step *s) {
+  return s->prefill || s->prompt || (s->has_source && !s->sampled);
+}
+
 static kvs_status check_continuity(struct check *check, int i, kvs_error *err) {
   const struct check_step *s = &check->steps[i], *last = i ? s - 1 : NULL;
   if (s->before == LOOK_NONE) return KVS_OK;
   if (s->step == 0 && s->before > 0) return note(check, i, FACT_LENGTH_START, s->before, 0, err);
   if (!last || last->step + 1 != s->step || s->before == last->after) return KVS_OK;
-  if (s->before < last->after && s->before > 0)
+  if (check_full_again(check, i)) return note(check, i, FACT_CONTEXT_LENGTH, last->after, check->shape.n_ctx, err);
+  if (s->before < last->after && (s->before > 0 || may_start_anew(s)))
     return note(check, i, FACT_ROLLED_BACK, last->after - s->before, last->after, err);
   return note(check, i, FACT_LENGTH_STEP, s->before, last->after, err);
 }
@@ -37,6 +55,7 @@ static kvs_status check_context(struct check *check, int i, kvs_error *err) {
 
 kvs_status check_lengths(struct check *check, kvs_error *err) {
   kvs_status status = KVS_OK;
+  for (int i = 0; i < check->count; i++) check->rolls_back |= gives_up(check, i) && !at_end(check, i);
   for (int i = 0; status == KVS_OK && i < check->count; i++) {
     const struct check_step *s = &check->steps[i];
     status = check_continuity(check, i, err);

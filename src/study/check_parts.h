@@ -44,6 +44,7 @@ struct check {
   struct check_step *steps;
   int count;
   int prompt_length; /* tokens of the prompt, once */
+  bool rolls_back;   /* somewhere rows are given up, other than one at the context's end */
   struct facts facts;
   struct check_seen seen;
   struct remarks *remarks;
@@ -72,6 +73,9 @@ kvs_status check_row(struct check *check, sqlite3_stmt *statement, bool *row, kv
 
 /* The rules that need no weights. Each adds facts. */
 kvs_status check_lengths(struct check *check, kvs_error *err); /* D1, D14, claims: check_lengths.c */
+/* Whether the cache was full before this step, and one row was taken out for its own: the context's end was passed. Where rows are given
+ * up elsewhere too, it may be a draft's. */
+bool check_full_again(const struct check *check, int i);
 kvs_status check_rows(struct check *check,
                       kvs_error *err); /* D1 per layer, D12: rows that were never or twice written */
 kvs_status check_events(struct check *check, kvs_error *err);    /* check_events.c */

@@ -236,6 +236,26 @@ static bool is_of_layer(const struct attend *a, const double *offset, int other,
   return compared > 0;
 }
 
+/* Whether the row's scores follow, in all heads, if its heads are cut interleaved. */
+static bool is_woven(struct attend *a, const double *offset, int row) {
+  const struct layer_row *r = attend_row(a, row);
+  int compared = 0;
+  bool good = r && r->k && a->cut.n_head > 1 && a->cut.head_dim > 1;
+  a->cut.interleaved = true;
+  for (int h = 0; good && h < a->count; h++) {
+    const struct attend_head *head = &a->head[h];
+    double score;
+    if (!head->q || !logged_score(a, head, row, &score)) continue;
+    int first = head->head * a->cut.head_dim;
+    struct pair p = {h, row, score, attend_dot(&a->cut, head->q, r->k, head->head),
+                     length_of(head->q, a->cut.head_dim) * length_of(r->k + first, a->cut.head_dim)};
+    good = fits(a, &p, a->used_scale, offset[h]);
+    compared++;
+  }
+  a->cut.interleaved = false;
+  return good && compared > 1;
+}
+
 /* The layer whose row it is: the one found last, the first, the last, then all. */
 static int layer_of(const struct attend *a, const double *offset, int row) {
   struct layer_rows *c = a->cache;
@@ -277,6 +297,10 @@ static kvs_status judge_rows(struct attend *a, const struct pairs *p, const doub
       r->k_as_zero = ++r->zeros > 1; /* once, in its own step, it may just not have been stored yet */
       status = note(a, FACT_K_READ_AS_ZERO, row, 0, f.product, err);
       continue;
+    }
+    if (is_woven(a, offset, row)) {
+      a->foreign = true;
+      return note(a, FACT_HEAD_CUT, -1, 1, 0, err);
     }
     int other = tried++ < 4 ? layer_of(a, offset, row) : -1;
     if (other >= 0) {

@@ -74,18 +74,80 @@ static int again_from(const struct check *check, int i, int prompt_length) {
   return n == prompt_length ? n : 0;
 }
 
+static bool is_of_text(const struct check *check, int i) { return check->steps[i].prompt; }
+
+/* How many bytes the prompt's steps from i on spell; *known: all of them are told. */
+static kvs_status spelled_from(struct check *check, struct spelling *s, int i, size_t *total, bool *known,
+                               kvs_error *err) {
+  *total = 0, *known = true;
+  for (; *known && i < check->count && is_of_text(check, i); i++) {
+    const unsigned char *bytes;
+    size_t length;
+    kvs_status status = token_bytes(s, check->steps[i].token, &bytes, &length, err);
+    if (status != KVS_OK) return status;
+    *known = bytes && length <= s->length - *total;
+    *total += *known ? length : 0;
+  }
+  return KVS_OK;
+}
+
+/* Whether the prompt's steps from i on spell the text's end, from byte `at` on or from wherever it must begin; `at` then says where.
+ * Only then is a text that does not go on the text of these tokens at all. */
+static kvs_status spells_end(struct check *check, struct spelling *s, int i, size_t *at, bool *spells, kvs_error *err) {
+  size_t total;
+  kvs_status status = spelled_from(check, s, i, &total, spells, err);
+  if (status != KVS_OK || !*spells) return status;
+  *at = s->length - total;
+  for (size_t from = *at; *spells && from < s->length; i++) {
+    const unsigned char *bytes;
+    size_t length;
+    status = token_bytes(s, check->steps[i].token, &bytes, &length, err);
+    if (status != KVS_OK) return status;
+    *spells = memcmp(bytes, s->text + from, length) == 0;
+    from += length;
+  }
+  return KVS_OK;
+}
+
+/* A text with the mark for bytes that are no UTF-8 is not what the tokens spell. */
+static bool is_lossy(const struct spelling *s) {
+  return memmem(s->text, s->length, "\xEF\xBF\xBD", 3) != NULL; /* U+FFFD */
+}
+
+static bool is_blank(const unsigned char *text, size_t length) {
+  for (size_t i = 0; i < length; i++)
+    if (!strchr(" \t\r\n", text[i]) || text[i] == '\0') return false;
+  return true;
+}
+
+static kvs_status other_text(struct check *check, int i, kvs_error *err) {
+  return remark(check->remarks, err,
+                "run.prompt is not what the prompt's tokens spell (from step %d on), so they were not compared",
+                check->steps[i].step);
+}
+
 /* The step's token does not go on in the prompt's text. What it is instead; *next: where to go on. */
-static kvs_status not_the_prompt(struct check *check, const struct spelling *s, int i, int *next, kvs_error *err) {
+static kvs_status not_the_prompt(struct check *check, struct spelling *s, int i, int *next, kvs_error *err) {
   int again = s->at == s->length ? again_from(check, i, check->prompt_length) : 0;
   *next = i + 1;
   if (again > 0) {
     *next = i + again;
     return note(check, FACT_PROMPT_AGAIN, i, again, 0, err);
   }
-  if (i > 0 && check->steps[i].token == check->steps[i - 1].token)
-    return note(check, FACT_TOKEN_AGAIN, i, check->steps[i].token, LOOK_NONE, err);
+  size_t at = 0;
+  bool same = check->steps[i].token == check->steps[i - 1].token, spells;
+  kvs_status status = spells_end(check, s, same ? i + 1 : i, &at, &spells, err);
+  if (status != KVS_OK) return status;
+  bool known = s->at > 0 && spells && !is_lossy(s);
+  if (same && known && at == s->at) return note(check, FACT_TOKEN_AGAIN, i, check->steps[i].token, LOOK_NONE, err);
   *next = check->count;
-  return note(check, FACT_TOKEN_PROMPT, i, check->steps[i].token, LOOK_NONE, err);
+  if (same && s->at > 0) {
+    status = spells_end(check, s, i, &at, &spells, err);
+    if (status != KVS_OK) return status;
+    known = spells && !is_lossy(s);
+  }
+  return known && at > s->at ? note(check, FACT_TOKEN_PROMPT, i, check->steps[i].token, LOOK_NONE, err)
+                             : other_text(check, i, err);
 }
 
 /* Goes through the steps that were fed the prompt. *end: the first step after it, or -1: nothing can be said. */
@@ -110,7 +172,7 @@ static kvs_status check_prompt(struct check *check, struct spelling *s, int *end
   *end = i;
   /* Something of the prompt's end was left out, and the run went on all the same. */
   if (s->at < s->length && i < check->count && check->steps[i].has_source && !check->steps[i].prompt &&
-      check->seen.prompt_tokens > 0)
+      check->seen.prompt_tokens > 0 && !is_lossy(s) && !is_blank(s->text + s->at, s->length - s->at))
     return note(check, FACT_TOKEN_PROMPT, i, check->steps[i].token, LOOK_NONE, err);
   return KVS_OK;
 }
@@ -174,7 +236,7 @@ static struct choice choose(struct check *check, int j, int token) {
  * earlier one. */
 static int chooser(const struct check *check, int i) {
   const struct check_step *s = &check->steps[i];
-  if (s->before == LOOK_NONE || s->before >= s[-1].after) return i - 1;
+  if (s->before == LOOK_NONE || s->before >= s[-1].after || check_full_again(check, i)) return i - 1;
   for (int j = i - 1; j >= 0; j--)
     if (check->steps[j].before == s->before - 1) return j;
   return i - 1;
@@ -223,6 +285,8 @@ static struct oddity look_at(struct check *check, int i) {
   const struct check_step *s = &check->steps[i];
   struct choice c = choose(check, chooser(check, i), s->token);
   if (isnan(c.next_logprob) && s->logprob > c.next_most + 0.05) c.next_logprob = c.next_most;
+  if (s->before != LOOK_NONE && s->before < s[-1].after)
+    c.next_logprob = NAN; /* rows were given up: by whose logits is not said */
   return (struct oddity){.known = c.best != LOOK_NONE,
                          .other = c.best != LOOK_NONE && c.best != s->token && !c.next_is_as_good,
                          .chosen = c.best,
@@ -245,7 +309,8 @@ static bool goes_on_from_before(struct check *check, const struct stream *s, int
   double logprob = check->steps[i].logprob;
   struct choice c = choose(check, chooser(check, draft), token);
   if (s->greedy && c.best != token && !c.next_is_as_good) return false;
-  if (isnan(logprob) || isnan(c.next_logprob) || isnan(s->odd[i].right)) return s->greedy && s->odd[i].other;
+  if (s->greedy && s->odd[i].other) return true; /* nobody else chose it */
+  if (isnan(logprob) || isnan(c.next_logprob) || isnan(s->odd[i].right)) return false;
   double off = fabs(logprob - c.next_logprob);
   return !unlike(logprob, c.next_logprob, s->within) && 10 * off < fabs(logprob - s->odd[i].right);
 }
@@ -307,8 +372,14 @@ static kvs_status check_sampled(struct check *check, int begin, kvs_error *err) 
   struct oddity *odd = calloc((size_t)check->count + 1, sizeof *odd);
   if (!odd) return kvs_fail_memory(err, "following the tokens");
   struct stream s = {.odd = odd, .begin = begin < 1 ? 1 : begin, .end = check->count};
-  for (int i = s.begin; i < s.end; i++)
-    if (check->steps[i - 1].step + 1 == check->steps[i].step && !check->steps[i].prefill) odd[i] = look_at(check, i);
+  int lowest = LOOK_NONE; /* the least length that a later step found */
+  for (int i = s.end - 1; i >= s.begin; i--) {
+    const struct check_step *step = &check->steps[i];
+    bool given_up = lowest != LOOK_NONE && step->before != LOOK_NONE && step->before < step->after &&
+                    lowest <= step->before; /* a draft: it need not have been chosen */
+    if (step[-1].step + 1 == step->step && !step->prefill && !given_up) odd[i] = look_at(check, i);
+    if (step->before != LOOK_NONE && (lowest == LOOK_NONE || step->before < lowest)) lowest = step->before;
+  }
   s.greedy = is_greedy(check, odd, s.begin);
   kvs_status status = learn_noise(odd, s.end, &s.within, err);
   for (int i = s.begin; i < s.end; i++) {

@@ -102,6 +102,20 @@ static void settle_guesses(struct diagnosis *d) {
   }
 }
 
+/* Where no head was logged, what shows it is what the layer above was given: its rows, or the logits. */
+static void show_above(struct finding *f, const struct check *check) {
+  if (f->layer + 1 < check->shape.n_layer)
+    show(f,
+         "SELECT step, layer, row, hex(substr(k, 1, 16)) AS k_begins, hex(substr(v, 1, 16)) AS v_begins FROM kv_row "
+         "WHERE run = %d AND step = %d AND layer = %d",
+         check->run, f->first_step, f->layer + 1);
+  else
+    show(f,
+         "SELECT step, hex(substr(logits, 1, 16)) AS logits_begin FROM step_vector WHERE run = %d AND step = %d AND "
+         "logits IS NOT NULL",
+         check->run, f->first_step);
+}
+
 struct finding *find(struct diagnosis *d, const struct group *g, bool covers, const char *kind, const char *also,
                      kvs_error *err) {
   if (d->count == d->room) {
@@ -125,6 +139,7 @@ struct finding *find(struct diagnosis *d, const struct group *g, bool covers, co
                         .row = g->first->row};
   add_rules(f, g->kinds);
   int guess = is_guess(g->first) ? (int)g->first->found : 0;
+  if (guess && (d->check->seen.scores == 0 || d->check->seen.softmaxes == 0)) show_above(f, d->check);
   if (guess && d->also[guess] && !also) f->kinds[f->kind_count++] = hypothesis_kinds[d->also[guess]];
   for (int i = 0; covers && i < d->check->count; i++) d->covered[i] = d->covered[i] || d->mine[i];
   return f;
@@ -157,6 +172,7 @@ void say(struct finding *f, const char *format, ...) {
 
 void show(struct finding *f, const char *format, ...) {
   va_list arguments;
+  if (*f->sql) return; /* it has been said what shows it */
   va_start(arguments, format);
   put(f->sql, sizeof f->sql, format, arguments);
   va_end(arguments);

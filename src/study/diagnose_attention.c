@@ -17,21 +17,39 @@ static bool is_cut(const struct diagnosis *d, const struct fact *f) {
   return f->kind == FACT_HEAD_CUT || guessed(f, HYPOTHESIS_INTERLEAVED);
 }
 
+/* Scores against rows that were stored in these steps, in the wrong order, come out wrong later as well. */
+static void take_rows(struct diagnosis *d) {
+  for (size_t i = 0; i < d->facts->count; i++) {
+    const struct fact *f = &d->facts->at[i];
+    bool of_row = (f->kind == FACT_ROW_UNSTABLE || f->kind == FACT_MIX_WRONG) && f->row >= 0;
+    for (int s = 0; of_row && !d->explained[i] && s < d->check->count; s++)
+      d->explained[i] = d->mine[s] && d->check->steps[s].before == f->row;
+  }
+}
+
 static kvs_status heads_interleaved(struct diagnosis *d, kvs_error *err) {
   struct group g = {0};
   group_start(d);
   take(d, &g, is_cut);
   if (g.facts == 0) return KVS_OK;
   take_with(d, &g, FOLLOWS | BIT(ROW_UNSTABLE));
+  take_rows(d);
   struct finding *f = find(d, &g, true, "heads-interleaved", NULL, err);
   if (!f) return err->status;
   int n_head = d->check->shape.n_head;
-  say(f,
-      "%s the heads are cut wrongly: layer %d %s only if head h takes the dimensions h, h + %d, h + %d ... instead of "
-      "%d in a row.",
-      when(f), f->layer,
-      g.first->kind == FACT_HEAD_CUT ? "'s scores follow from q and K" : "follows from the layer below", n_head,
-      2 * n_head, d->check->shape.head_dim);
+  bool by_row = g.first->kind == FACT_HEAD_CUT && g.first->row >= 0;
+  say(f, "%s the heads are cut wrongly: layer %d", when(f), f->layer);
+  if (by_row)
+    say(f, "'s K row %d is that of its token", f->row);
+  else
+    say(f, g.first->kind == FACT_HEAD_CUT ? "'s scores follow from q and K" : " follows from the layer below");
+  say(f, " only if head h takes the dimensions h, h + %d, h + %d ... instead of %d in a row.", n_head, 2 * n_head,
+      d->check->shape.head_dim);
+  if (by_row)
+    show(f,
+         "SELECT step, layer, row, hex(substr(k, 1, 16)) AS k_begins FROM kv_row WHERE run = %d AND layer = %d AND row "
+         "= %d",
+         d->check->run, f->layer, f->row);
   show(f,
        "SELECT a.row, a.score, sum(q.q * c.k) / sqrt(%d) AS q_times_k_scaled FROM attention AS a JOIN query_vector AS "
        "q ON q.run = a.run AND "
@@ -186,11 +204,13 @@ static kvs_status whole_capacity(struct diagnosis *d, kvs_error *err) {
       "zero, score 0, and take weight.",
       when(f), f->first_step, n_ctx, d->check->steps[i].before + 1);
   show(f,
-       "SELECT h.step, h.layer, h.head, length(h.weights) / 4 AS rows_attended, s.cache_length_after, m.weight_sum "
+       "SELECT h.step, h.layer, h.head, length(coalesce(h.scores, h.weights)) / 4 AS rows_attended, "
+       "s.cache_length_after, m.weight_sum "
        "FROM head_step AS h JOIN step "
-       "AS s ON s.run = h.run AND s.step = h.step JOIN head_summary AS m ON m.run = h.run AND m.step = h.step AND "
+       "AS s ON s.run = h.run AND s.step = h.step LEFT JOIN head_summary AS m ON m.run = h.run AND m.step = h.step AND "
        "m.layer = h.layer AND "
-       "m.head = h.head WHERE h.run = %d AND h.step = %d AND (length(h.weights) / 4 > s.cache_length_after OR "
+       "m.head = h.head WHERE h.run = %d AND h.step = %d AND (length(coalesce(h.scores, h.weights)) / 4 > "
+       "s.cache_length_after OR "
        "m.weight_sum < 0.999)",
        d->check->run, f->first_step);
   return KVS_OK;

@@ -8,7 +8,7 @@
 
 static bool is_full(const struct diagnosis *d, const struct fact *f) {
   int i = step_index(d, f->step);
-  return i >= 0 && d->check->steps[i].before >= d->check->shape.n_ctx;
+  return i >= 0 && (d->check->steps[i].before >= d->check->shape.n_ctx || check_full_again(d->check, i));
 }
 
 static bool past_context(const struct diagnosis *d, const struct fact *f) {
@@ -54,7 +54,7 @@ static kvs_status context_end(struct diagnosis *d, kvs_error *err) {
   say(f, ", and each new token claims position %d.", n_ctx - 1);
   show(f,
        "SELECT step, cache_length_before, cache_length_after, position FROM step WHERE run = %d AND "
-       "cache_length_before >= %d",
+       "coalesce(cache_length_after, cache_length_before + 1) >= %d",
        d->check->run, n_ctx);
   return KVS_OK;
 }
@@ -221,7 +221,7 @@ bool not_stored_yet(const struct diagnosis *d, const struct fact *f) {
 static bool dead_both(const struct diagnosis *d, const struct fact *f) {
   if (f->kind == FACT_ROW_MISSING) return true;
   if (not_stored_yet(d, f)) return false;
-  if (f->kind == FACT_ROW_DEAD_K) return !isnan(f->found) && has(d, FACT_ROW_DEAD_V, f);
+  if (f->kind == FACT_ROW_DEAD_K) return !isnan(f->found) && (has(d, FACT_ROW_DEAD_V, f) || d->check->seen.v_rows == 0);
   if (f->kind == FACT_ROW_DEAD_V) return !isnan(f->found) && has(d, FACT_ROW_DEAD_K, f);
   return f->kind == FACT_K_READ_AS_ZERO || (f->kind == FACT_CHAIN_HYPOTHESIS && (int)f->found == HYPOTHESIS_ZERO_K_V);
 }
@@ -260,7 +260,10 @@ static kvs_status row_never_written(struct diagnosis *d, kvs_error *err) {
   if (g.first->kind == FACT_ROW_MISSING)
     say(f, "no step wrote row %d of layer %d, and it is attended to.", f->row, f->layer);
   else if (g.first->kind == FACT_ROW_DEAD_K)
-    say(f, "K and V of row %d in layer %d are all zero.", f->row, f->layer);
+    say(f,
+        d->check->seen.v_rows ? "K and V of row %d in layer %d are all zero."
+                              : "K of row %d in layer %d is all zero (V is not in the trace).",
+        f->row, f->layer);
   else
     say(f, "row %d of layer %d is read as zeros, whatever k and v were logged.", f->row, f->layer);
   if (g.first->kind == FACT_ROW_MISSING)
@@ -271,7 +274,8 @@ static kvs_status row_never_written(struct diagnosis *d, kvs_error *err) {
          d->check->run, f->first_step, f->layer);
   else if (g.first->kind == FACT_ROW_DEAD_K)
     show(f,
-         "SELECT layer, row, step FROM kv_row WHERE run = %d AND k = zeroblob(length(k)) AND v = zeroblob(length(v))",
+         "SELECT layer, row, step FROM kv_row WHERE run = %d AND k = zeroblob(length(k)) AND (v IS NULL OR v = "
+         "zeroblob(length(v)))",
          d->check->run);
   else
     show(f,

@@ -9,6 +9,7 @@
 struct odd {
   bool wrong;               /* another position was used */
   bool mistaken;            /* … or only claimed: the row was made with the right one */
+  bool scattered;           /* … one that no rule explains together with another step's */
   bool unclaimed;           /* the trace claims the right one, and the row was made with another */
   const struct fact *seen;  /* the fact that tells of it */
   const struct fact *again; /* a position comes twice */
@@ -29,10 +30,20 @@ static struct odd *gather(const struct diagnosis *d) {
       int right = step->before == LOOK_NONE ? (int)f->right : step->before;
       d->explained[i] = (int)f->found == right;
       if (d->explained[i]) continue;
-      *o = (struct odd){true, false, step->claims && step->position == step->before, f, o->again, (int)f->found, right};
+      *o = (struct odd){.wrong = true,
+                        .unclaimed = step->claims && step->position == step->before,
+                        .seen = f,
+                        .again = o->again,
+                        .used = (int)f->found,
+                        .right = right};
     } else if (f->kind == FACT_POSITION_CLAIMED && !o->wrong) {
       bool made_right = d->check->model && step->k_judged;
-      *o = (struct odd){!made_right, made_right, false, f, o->again, (int)f->found, (int)f->right};
+      *o = (struct odd){.wrong = !made_right,
+                        .mistaken = made_right,
+                        .seen = f,
+                        .again = o->again,
+                        .used = (int)f->found,
+                        .right = (int)f->right};
     }
   }
   return odd;
@@ -41,7 +52,7 @@ static struct odd *gather(const struct diagnosis *d) {
 /* ---- rules that mistaken positions follow ---- */
 
 struct rule {
-  enum rule_kind { ONE_ON, AT_0, NONE_ADDED, ONE_FOR_ALL, JUMP, FROM_0, MOVED } kind;
+  enum rule_kind { ONE_ON, AT_0, NONE_ADDED, ONE_FOR_ALL, JUMP, FROM_0, MOVED, SCATTERED } kind;
   int number; /* ONE_FOR_ALL: the position; MOVED: how far; FROM_0: the step's index where it is 0 */
 };
 
@@ -62,6 +73,8 @@ static bool follows(const struct diagnosis *d, const struct rule *r, const struc
     return o->used == s - r->number;
   case MOVED:
     return o->used >= 0 && o->used - o->right == r->number;
+  case SCATTERED:
+    return o->scattered;
   }
   return false;
 }
@@ -142,10 +155,10 @@ static void show_positions(struct finding *f, const struct diagnosis *d) {
 }
 
 static void name_kind(const struct diagnosis *d, const struct rule *r, const char **kind, const char **also) {
-  static const char *const kinds[] = {[ONE_ON] = "off-by-one",   [AT_0] = "reset-to-zero",
-                                      [NONE_ADDED] = "skip-wpe", [ONE_FOR_ALL] = "constant-position",
-                                      [JUMP] = "position-jump",  [FROM_0] = "reset-to-zero",
-                                      [MOVED] = "wrong-position"};
+  static const char *const kinds[] = {[ONE_ON] = "off-by-one",    [AT_0] = "reset-to-zero",
+                                      [NONE_ADDED] = "skip-wpe",  [ONE_FOR_ALL] = "constant-position",
+                                      [JUMP] = "position-jump",   [FROM_0] = "reset-to-zero",
+                                      [MOVED] = "wrong-position", [SCATTERED] = "wrong-position"};
   *kind = kinds[r->kind];
   *also = r->kind == ONE_ON && d->check->prompt_length == 2 ? "position-jump" : NULL;
 }
@@ -176,6 +189,9 @@ static void say_rule(struct finding *f, const struct diagnosis *d, const struct 
   case MOVED:
     say(f, "position = length %c %d: not the cache's length before the append.", r->number < 0 ? '-' : '+',
         abs(r->number));
+    break;
+  case SCATTERED:
+    say(f, "the positions are not the cache's length before the append, and follow no rule.");
     break;
   }
 }
@@ -220,6 +236,8 @@ static kvs_status tell_rule(struct diagnosis *d, struct odd *odd, const struct r
 
 /* ---- the column alone is wrong; a position comes twice ---- */
 
+#define MOST_PAIRS 1000 /* facts that are compared with each other */
+
 static kvs_status tell_mistaken(struct diagnosis *d, struct odd *odd, kvs_error *err) {
   struct group g = {0};
   int first = -1;
@@ -246,11 +264,46 @@ static bool is_again(const struct diagnosis *d, const struct fact *f) {
   return f->kind == FACT_POSITION_SAME;
 }
 
+/* No position comes more than twice: then it need not be that positions stand still; the earlier step of each pair may have been too far
+ * on. `mine` are the steps of the group. */
+static bool is_pairs(const struct diagnosis *d) {
+  const struct facts *facts = d->facts;
+  for (size_t i = 0; i < facts->count; i++)
+    for (size_t j = 0; j < i && j < MOST_PAIRS; j++)
+      if (facts->at[i].kind == FACT_POSITION_SAME && facts->at[j].kind == FACT_POSITION_SAME &&
+          facts->at[i].found == facts->at[j].found && facts->at[i].step != facts->at[j].step)
+        return false;
+  return true;
+}
+
+static kvs_status tell_pair(struct diagnosis *d, const struct group *g, kvs_error *err) {
+  int earlier = (int)g->first->found, apart = g->first->step - earlier;
+  bool jump = apart > 1 && apart == d->check->prompt_length - 1;
+  struct finding *f = find(d, g, false,
+                           apart == 1 ? "off-by-one"
+                           : jump     ? "position-jump"
+                                      : "wrong-position",
+                           "constant-position", err);
+  if (!f) return err->status;
+  if (jump || apart == 1) f->kinds[f->kind_count++] = "wrong-position";
+  say(f,
+      "%s a position comes twice: step %d has the same row of wpe, or with the same token the same layer 0 K row, as "
+      "step %d. "
+      "Either step %d was %d too far on, or step %d stayed behind; the model's weights (-m) tell which.",
+      when(f), f->first_step, earlier, earlier, apart, f->first_step);
+  show(f,
+       "SELECT step, row, hex(substr(k, 1, 16)) AS k_begins FROM kv_row WHERE run = %d AND layer = 0 AND step IN "
+       "(%d, %d)",
+       d->check->run, earlier, f->first_step);
+  return KVS_OK;
+}
+
 static kvs_status tell_again(struct diagnosis *d, kvs_error *err) {
   struct group g = {0};
   group_start(d);
   take(d, &g, is_again);
   if (g.facts == 0) return KVS_OK;
+  if (is_pairs(d)) return tell_pair(d, &g, err);
   struct finding *f = find(d, &g, false, "constant-position", "skip-wpe", err);
   if (!f) return err->status;
   f->kinds[f->kind_count++] = "reset-to-zero";
@@ -288,14 +341,33 @@ static kvs_status tell_order(struct diagnosis *d, kvs_error *err) {
   return KVS_OK;
 }
 
+/* The earliest wrong position stands alone. */
+static void put_aside(const struct diagnosis *d, struct odd *odd) {
+  for (int s = 0; s < d->check->count; s++) {
+    if (!odd[s].wrong) continue;
+    odd[s].wrong = false, odd[s].scattered = true;
+    return;
+  }
+}
+
 kvs_status diagnose_position(struct diagnosis *d, kvs_error *err) {
   struct odd *odd = gather(d);
   int most;
   if (!odd) return kvs_fail_memory(err, "telling which positions were used");
+  int scattered = 0;
   kvs_status status = tell_mistaken(d, odd, err);
-  for (;;) {
+  while (status == KVS_OK) {
     struct rule rule = best_rule(d, odd, &most);
-    if (status != KVS_OK || most == 0) break;
+    if (most == 0) break;
+    if (rule.kind == MOVED && most == 1)
+      put_aside(d, odd), scattered++;
+    else
+      status = tell_rule(d, odd, &rule, err);
+  }
+  for (int s = 0; s < d->check->count; s++) odd[s].wrong = odd[s].scattered;
+  while (status == KVS_OK && scattered > 0) { /* one or two of them may be told each by itself */
+    struct rule rule = scattered > 2 ? (struct rule){SCATTERED, 0} : best_rule(d, odd, &most);
+    scattered = scattered > 2 ? 0 : scattered - 1;
     status = tell_rule(d, odd, &rule, err);
   }
   free(odd);

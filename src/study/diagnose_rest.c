@@ -39,7 +39,13 @@ struct rest {
 };
 
 static void tell_length(struct finding *f, const struct diagnosis *d, const struct fact *first) {
-  if (first->kind == FACT_LENGTH_STEP)
+  if (first->kind == FACT_LENGTH_STEP && first->found == 0)
+    say(f,
+        "%s the cache is empty again: step %d finds no rows, and the step before left %.0f. It was thrown away, or is "
+        "not handed "
+        "on from step to step, and the token attends to itself alone.",
+        when(f), f->first_step, first->right);
+  else if (first->kind == FACT_LENGTH_STEP)
     say(f,
         "%s the cache's length jumps: step %d finds %.0f rows, and the step before left %.0f. Tokens were fed that the "
         "trace does not have, or rows "
@@ -123,8 +129,9 @@ static void tell_grid(struct finding *f, const struct diagnosis *d, const struct
     say(f, "%s layer 0's K rows are %.4f times what they should be.", when(f), first->found);
   else
     say(f,
-        "%s layer 0's K row %d is that of no position: the nearest, %.0f, is %.4f away. Another model, or K is changed "
-        "before it is stored.",
+        "%s layer 0's K row %d is that of no position: the nearest, %.0f, is %.4f away. Other weights, another "
+        "LayerNorm epsilon or "
+        "no bias, or K is changed before it is stored.",
         when(f), f->row, first->found, first->distance);
   show(f, "SELECT step, row, token_text, dim, k FROM cache WHERE run = %d AND layer = 0 AND head = 0 AND row = %d",
        d->check->run, f->row < 0 ? 0 : f->row);
@@ -134,18 +141,32 @@ static void tell_chain(struct finding *f, const struct diagnosis *d, const struc
   static const char *const what[FACT_KIND_COUNT] = {
       [FACT_CHAIN] = "what it hands on is not what the next layer's rows were made of",
       [FACT_CHAIN_HYPOTHESIS] = "what it hands on follows only from a mistake",
+      [FACT_WEIGHTS_WRONG] = "the weights are not what q and the cached K give",
       [FACT_QUERY_WRONG] = "q is not what the layer's input gives",
       [FACT_KEY_WRONG] = "the K row is not what the layer's input gives",
       [FACT_VALUE_WRONG] = "the V row is not what the layer's input gives",
       [FACT_LOGITS_WRONG] = "the logits do not follow from the last layer",
       [FACT_LOGITS_OTHER_ROW] = "the logits are those of another step"};
-  say(f, "%s something is wrong in layer %d: %s", when(f), f->layer, what[first->kind]);
+  say(f, "%s something is wrong in ", when(f));
+  if (f->layer >= 0) say(f, "layer %d", f->layer);
+  if (f->layer < 0) say(f, "the last LayerNorm or lm_head");
+  if (f->head >= 0) say(f, ", head %d", f->head);
+  say(f, ": %s", what[first->kind]);
   if (first->kind == FACT_LOGITS_OTHER_ROW) say(f, " (step %.0f)", first->found);
   if (first->distance >= 0) say(f, " (distance %.4f)", first->distance);
-  say(f, ". It is none of the mistakes known by name.");
+  if (f->first_step == d->check->steps[0].step && f->to_end)
+    say(f, ". So it is from the first token on, before anything is cached: no mistake of the cache, but other "
+           "arithmetic than this "
+           "model's. Compare weights, biases, the LayerNorm epsilon and the activation function.");
+  else
+    say(f, ". It is none of the mistakes known by name.");
   if (first->kind == FACT_LOGITS_WRONG || first->kind == FACT_LOGITS_OTHER_ROW)
     show(f, "SELECT step, rank, token, token_text, logit FROM top_token WHERE run = %d AND step = %d AND rank <= 5",
          d->check->run, f->first_step);
+  else if (first->kind == FACT_WEIGHTS_WRONG)
+    show(f,
+         "SELECT row, row_token_text, weight FROM attention WHERE run = %d AND step = %d AND layer = %d AND head = %d",
+         d->check->run, f->first_step, f->layer, f->head);
   else
     show(f,
          "SELECT step, layer, row, hex(substr(k, 1, 16)) AS k_begins, hex(substr(v, 1, 16)) AS v_begins FROM kv_row "
@@ -161,8 +182,8 @@ static const struct rest rests[] = {
     {"wrong-k", BIT(OFF_GRID) | BIT(ROW_SCALED) | BIT(ROW_SWAPPED), tell_grid},
     {"wrong-mix", BIT(MIX_WRONG), tell_mix},
     {"wrong-layer",
-     BIT(CHAIN) | BIT(CHAIN_HYPOTHESIS) | BIT(QUERY_WRONG) | BIT(KEY_WRONG) | BIT(VALUE_WRONG) | BIT(LOGITS_WRONG) |
-         BIT(LOGITS_OTHER_ROW),
+     BIT(CHAIN) | BIT(CHAIN_HYPOTHESIS) | BIT(QUERY_WRONG) | BIT(WEIGHTS_WRONG) | BIT(KEY_WRONG) | BIT(VALUE_WRONG) |
+         BIT(LOGITS_WRONG) | BIT(LOGITS_OTHER_ROW),
      tell_chain},
 };
 

@@ -59,7 +59,8 @@
   X(ROLLED_BACK, "D1", "rows were given up before this step, as after a rejected draft; found: how many")              \
   X(V_READ_AS_ZERO, "D12", "out follows only if V of the row is zero; the logged one is not")                          \
   X(K_READ_AS_ZERO, "D12", "the score of the row is 0; q.K of the logged row is not")                                  \
-  X(ROW_ELSEWHERE, "D1", "the row that this step wrote / length before")
+  X(ROW_ELSEWHERE, "D1", "the row that this step wrote / length before")                                               \
+  X(WEIGHTS_WRONG, "D7", "weights of this head against those recomputed; found: half the sum of |differences|")
 
 enum fact_kind {
 #define FACT_ENUM(id, rule, meaning) FACT_##id,

@@ -236,7 +236,8 @@ static kvs_status look_at_layer(struct work *w, struct climb *climb, int layer, 
   if (w->ratios || !(distance >= 0 || climb->here.dead_v || climb->here.dead_k)) return KVS_OK;
   if (distance >= 0 && distance <= recompute_limit(w, layer, r->x, distance)) w->sure = true;
   if (!w->sure) return KVS_OK;
-  return tell_parts(w, &climb->here, &fit, r->qkv, r->x, err);
+  if (tell_parts(w, &climb->here, &fit, r->qkv, r->x, err)) return err->status;
+  return w->ratios ? KVS_OK : recompute_weights(w, layer, r->qkv, err);
 }
 
 kvs_status recompute_chain(struct work *w, struct evidence *evidence, kvs_error *err) {

@@ -138,8 +138,7 @@ static void copy_row(const kvs_config *c, const struct attention *a, const float
     memcpy(to + h * (size_t)c->head_dim, part + row * a->row + h * a->head, (size_t)c->head_dim * sizeof(float));
 }
 
-/* Head h gets dims h, h + n_head, h + 2·n_head …; or back. */
-static void cut(const kvs_config *c, float *to, const float *from, bool back) {
+void recompute_cut(const kvs_config *c, float *to, const float *from, bool back) {
   for (int h = 0; h < c->n_head; h++)
     for (int d = 0; d < c->head_dim; d++) {
       int side = h * c->head_dim + d, woven = d * c->n_head + h;
@@ -160,15 +159,15 @@ static void attend_interleaved(struct work *w, const struct attention *a, int va
     float *side_k = r->engine->s.row_k, *side_v = r->engine->s.row_v;
     copy_row(c, a, a->k, row, side_k);
     copy_row(c, a, a->v, row, side_v);
-    cut(c, r->rows_k + row * n_embd, side_k, false);
-    cut(c, r->rows_v + row * n_embd, side_v, false);
+    recompute_cut(c, r->rows_k + row * n_embd, side_k, false);
+    recompute_cut(c, r->rows_v + row * n_embd, side_v, false);
   }
   float *woven_q = r->engine->s.attn_out, *woven_out = r->engine->s.mlp_out;
-  cut(c, woven_q, q, false);
+  recompute_cut(c, woven_q, q, false);
   struct attention woven = {r->rows_k, r->rows_v, n_embd, (size_t)c->head_dim, a->rows, a->scale};
   attend(w, HYPOTHESIS_NONE, &woven, woven_q, woven_out, noise);
   if (variant == 0)
-    cut(c, out, woven_out, true);
+    recompute_cut(c, out, woven_out, true);
   else
     memcpy(out, woven_out, n_embd * sizeof(float));
 }

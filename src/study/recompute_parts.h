@@ -141,6 +141,8 @@ bool recompute_dead(const float *row, int n);
 /* |a − b| / |b|; NaN if anything is not finite. */
 double recompute_distance(const float *a, const float *b, int n);
 void recompute_embed(struct recompute *r, int token, int position, float *x);
+/* Head h gets dims h, h + n_head, h + 2·n_head …; or back. [n_embd] */
+void recompute_cut(const kvs_config *c, float *to, const float *from, bool back);
 /* qkv [rows][3·n_embd] into the engine's scratch, from x [rows][n_embd]. */
 const float *recompute_project(struct recompute *r, int layer, const float *x, int rows);
 /* out [n_embd] of one token's attention under a hypothesis; false: not possible here, what it needs is not in the trace. `noise`: relative. */
@@ -195,6 +197,10 @@ kvs_status recompute_tell_guess(struct work *w, int layer, const struct trials *
                                 kvs_error *err);
 /* ---- recompute_chain.c: D7 and D10 ---- */
 kvs_status recompute_chain(struct work *w, struct evidence *evidence, kvs_error *err);
+
+/* ---- recompute_weights.c ---- */
+/* Logged weights of this layer, where q was not logged, against those of qkv and the cached rows. x must be right here. */
+kvs_status recompute_weights(struct work *w, int layer, const float *qkv, kvs_error *err);
 
 /* A fact of this run and step with nothing else filled in. */
 struct fact recompute_fact_at(const struct work *w, enum fact_kind kind, int layer);

@@ -263,6 +263,16 @@ static kvs_status explain(struct work *w, const struct evidence *e, const struct
     w->position = m.position;
     return recompute_fact(w, fact, err);
   }
+  float *woven = w->r->rows_k; /* the row as it was before its heads were cut, if they were cut interleaved */
+  recompute_cut(w->config, woven, w->r->k, true);
+  if (search(w, w->token, CARRIER_K, woven, false, &m, err)) return err->status;
+  if (m.distance <= tolerance) {
+    struct fact fact = fact_here(w, FACT_HEAD_CUT, row);
+    fact.found = m.position, fact.right = w->length, fact.distance = m.distance,
+    fact.right_distance = f->right.distance;
+    w->position = m.position, w->r->reach.position = true;
+    return recompute_fact(w, fact, err);
+  }
   int tokens[8], count = tokens_around(w, tokens);
   for (int i = 0; i < count; i++) {
     if (search(w, tokens[i], CARRIER_K, w->r->k, false, &m, err)) return err->status;
