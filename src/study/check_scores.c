@@ -253,7 +253,7 @@ static bool is_woven(struct attend *a, const double *offset, int row) {
     compared++;
   }
   a->cut.interleaved = false;
-  return good && compared > 1;
+  return good && compared > 2; /* of two it may be chance */
 }
 
 /* The layer whose row it is: the one found last, the first, the last, then all. */

@@ -97,12 +97,27 @@ static void settle_guesses(struct diagnosis *d) {
       int chosen = (int)facts->at[best].found, other = (int)facts->at[k].found;
       if (k == best) continue;
       d->explained[k] = true;
-      if (votes[chosen] == votes[other]) d->also[chosen] = (enum hypothesis)other;
+      if (chosen != other && votes[chosen] == votes[other]) d->also[chosen] = (enum hypothesis)other;
     }
   }
 }
 
-/* Where no head was logged, what shows it is what the layer above was given: its rows, or the logits. */
+/* Whether the trace has what shows this mistake where it was made. */
+static bool is_logged(const struct check_seen *seen, enum hypothesis how) {
+  switch (how) {
+  case HYPOTHESIS_NO_SCALE:
+  case HYPOTHESIS_SCALE_N_EMBD:
+  case HYPOTHESIS_INTERLEAVED:
+    return seen->products > 0;
+  case HYPOTHESIS_FIRST_ROW_ONLY:
+  case HYPOTHESIS_WRONG_AXIS:
+    return seen->softmaxes > 0;
+  default:
+    return seen->scores > 0;
+  }
+}
+
+/* Where it has not, what shows it is what the layer above was given: its rows, or the logits. */
 static void show_above(struct finding *f, const struct check *check) {
   if (f->layer + 1 < check->shape.n_layer)
     show(f,
@@ -139,7 +154,7 @@ struct finding *find(struct diagnosis *d, const struct group *g, bool covers, co
                         .row = g->first->row};
   add_rules(f, g->kinds);
   int guess = is_guess(g->first) ? (int)g->first->found : 0;
-  if (guess && (d->check->seen.scores == 0 || d->check->seen.softmaxes == 0)) show_above(f, d->check);
+  if (guess && !is_logged(&d->check->seen, (enum hypothesis)guess)) show_above(f, d->check);
   if (guess && d->also[guess] && !also) f->kinds[f->kind_count++] = hypothesis_kinds[d->also[guess]];
   for (int i = 0; covers && i < d->check->count; i++) d->covered[i] = d->covered[i] || d->mine[i];
   return f;

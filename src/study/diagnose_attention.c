@@ -78,6 +78,34 @@ static bool is_scale(const struct diagnosis *d, const struct fact *f) {
   return f->kind == FACT_SCALE;
 }
 
+/* Only the column is wrong: what was made of the scores is right. With weights the layers follow the right way; without, the weights
+ * that were logged are not the softmax of these scores. */
+static bool is_column(const struct diagnosis *d, const struct group *g) {
+  const unsigned long long broken =
+      BIT(CHAIN) | BIT(CHAIN_HYPOTHESIS) | BIT(KEY_WRONG) | BIT(VALUE_WRONG) | BIT(LOGITS_WRONG) | BIT(WEIGHTS_WRONG);
+  bool odd = false, softmax = false;
+  if (g->first->kind != FACT_SCALE || (g->kinds & broken)) return false;
+  for (size_t i = 0; i < d->facts->count; i++) {
+    const struct fact *f = &d->facts->at[i];
+    int s = step_index(d, f->step);
+    if (s < 0 || !d->mine[s]) continue;
+    odd = odd || (broken >> f->kind & 1);
+    softmax = softmax || (f->kind == FACT_SOFTMAX_WRONG && f->layer == g->first->layer);
+  }
+  if (!d->check->model) return softmax;
+  int s = step_index(d, g->first_step);
+  return !odd && d->check->steps[s].chain_judged && g->first->layer < d->check->shape.n_layer - 1;
+}
+
+static void say_column(struct finding *f, const struct diagnosis *d, const struct group *g) {
+  say(f,
+      "%s the logged scores are q.K times %.4f, not times 1/sqrt(%d) = %.4f, but what the engine made of them is "
+      "right%s: only the "
+      "column is mistaken, they were logged before they were scaled.",
+      when(f), g->first->found, d->check->shape.head_dim, g->first->right,
+      d->check->model ? " (the layers follow from each other)" : " (the weights are no softmax of these)");
+}
+
 static kvs_status wrong_scale(struct diagnosis *d, predicate *which, const char *kind, const char *words,
                               kvs_error *err) {
   struct group g = {0};
@@ -85,16 +113,20 @@ static kvs_status wrong_scale(struct diagnosis *d, predicate *which, const char 
   take(d, &g, which);
   if (g.facts == 0) return KVS_OK;
   take_with(d, &g, FOLLOWS);
-  struct finding *f = find(d, &g, true, kind, NULL, err);
+  bool column = is_column(d, &g);
+  struct finding *f = find(d, &g, true, column ? "scores-column" : kind, NULL, err);
   if (!f) return err->status;
   int head_dim = d->check->shape.head_dim;
-  say(f, "%s the scores are not divided by sqrt(head_dim): ", when(f));
-  if (g.first->kind == FACT_SCALE)
+  if (column) say_column(f, d, &g);
+  if (!column) say(f, "%s the scores are not divided by sqrt(head_dim): ", when(f));
+  if (column)
+    ;
+  else if (g.first->kind == FACT_SCALE)
     say(f, "in step %d, layer %d, score / (q.K) is %.4f, right is 1/sqrt(%d) = %.4f", f->first_step, f->layer,
         g.first->found, head_dim, g.first->right);
   else
     say(f, "layer %d follows from the layer below only with another scale", f->layer);
-  say(f, "%s.", words);
+  if (!column) say(f, "%s.", words);
   show(f,
        "SELECT a.row, a.score, sum(q.q * c.k) AS q_times_k, a.score / sum(q.q * c.k) AS scale FROM attention AS a JOIN "
        "query_vector AS q ON "
@@ -236,7 +268,7 @@ static kvs_status mask_corner(struct diagnosis *d, kvs_error *err) {
   take(d, &g, is_corner);
   if (g.facts == 0) return KVS_OK;
   take(d, &g, is_corner_of_2);
-  take_with(d, &g, FOLLOWS | BIT(SOFTMAX_SUM));
+  take_with(d, &g, FOLLOWS | BIT(SOFTMAX_SUM) | BIT(SOFTMAX_ZERO));
   struct finding *f = find(d, &g, true, "mask-corner", NULL, err);
   if (!f) return err->status;
   say(f,

@@ -285,7 +285,8 @@ static kvs_status tell_pair(struct diagnosis *d, const struct group *g, kvs_erro
                                       : "wrong-position",
                            "constant-position", err);
   if (!f) return err->status;
-  if (jump || apart == 1) f->kinds[f->kind_count++] = "wrong-position";
+  f->kinds[f->kind_count++] = "skip-wpe";
+  f->kinds[f->kind_count++] = "reset-to-zero";
   say(f,
       "%s a position comes twice: step %d has the same row of wpe, or with the same token the same layer 0 K row, as "
       "step %d. "

@@ -109,7 +109,7 @@ static void turn_to_run(struct recompute *r, int run) {
   if (r->touched)
     memset(r->engine->cache.k, 0, numbers * sizeof(float)), memset(r->engine->cache.v, 0, numbers * sizeof(float));
   r->touched = true;
-  r->shared_from = r->used = r->before_step = r->first_step = LOOK_NONE;
+  r->shared_from = r->woven_from = r->used = r->before_step = r->first_step = LOOK_NONE;
   r->favourite = HYPOTHESIS_NONE;
   r->noise_k = r->noise_v = r->drift = 1e-4; /* until it is calibrated */
   r->storage = STORAGE_F32;
@@ -290,7 +290,7 @@ kvs_status recompute_calibrate(struct recompute *r, struct look *look, int run, 
                : samples.bits == 8                   ? STORAGE_BF16
                : fmax(r->noise_k, r->noise_v) > 1e-3 ? STORAGE_COARSE
                                                      : STORAGE_F32;
-  r->used = r->before_step = r->first_step = r->shared_from = LOOK_NONE;
+  r->used = r->before_step = r->first_step = r->shared_from = r->woven_from = LOOK_NONE;
   *tolerance = recompute_tolerance(r, CARRIER_K);
   return KVS_OK;
 }

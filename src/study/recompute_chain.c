@@ -71,7 +71,9 @@ static void take_guess(struct work *w, int layer, struct climb *climb, const str
   size_t n = (size_t)w->config->n_embd;
   const struct trial *trial = &trials->trial[best];
   if (trial->how == HYPOTHESIS_SHARED_BUFFER && r->shared_from == LOOK_NONE)
-    r->shared_from = w->at.length_before - (w->step - w->batch_step);
+    r->shared_from = w->at.length_before - (w->step - w->batch_step) - (trial->variant == 4);
+  if (trial->how == HYPOTHESIS_INTERLEAVED && trial->variant >= 2 && r->woven_from == LOOK_NONE)
+    r->woven_from = w->own_row - (w->step - w->batch_step);
   for (int at = trials->from; at <= layer; at++) r->how[at] = trial->how, r->variant[at] = trial->variant;
   r->favourite = trial->how;
   r->favourite_variant =

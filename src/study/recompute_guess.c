@@ -5,7 +5,7 @@
 #include "study/recompute_parts.h"
 
 static int variants(enum hypothesis how) {
-  return how == HYPOTHESIS_SHARED_BUFFER ? 4 : how == HYPOTHESIS_INTERLEAVED ? 2 : 1;
+  return how == HYPOTHESIS_SHARED_BUFFER ? 5 : how == HYPOTHESIS_INTERLEAVED ? 4 : 1;
 }
 
 static bool may_be(const struct work *w, enum hypothesis how) {

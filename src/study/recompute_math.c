@@ -149,24 +149,29 @@ void recompute_cut(const kvs_config *c, float *to, const float *from, bool back)
     }
 }
 
-/* Variant 0: the heads' out goes back to where their dims came from; 1: it lies side by side. */
+/* Even variants: the heads' out goes back to where their dims came from; odd: it lies side by side. From 2 on: rows from before the
+ * mistake began were cut rightly, as a cache keeps them that is laid out by heads. */
 static void attend_interleaved(struct work *w, const struct attention *a, int variant, const float *q, float *out,
                                double noise) {
   const kvs_config *c = w->config;
   struct recompute *r = w->r;
   size_t n_embd = (size_t)c->n_embd;
+  size_t begins = (size_t)(w->own_row - (w->step - w->batch_step));
+  size_t from = variant < 2 ? 0 : r->woven_from != LOOK_NONE ? (size_t)r->woven_from : begins;
   for (size_t row = 0; row < (size_t)a->rows; row++) {
     float *side_k = r->engine->s.row_k, *side_v = r->engine->s.row_v;
-    copy_row(c, a, a->k, row, side_k);
-    copy_row(c, a, a->v, row, side_v);
-    recompute_cut(c, r->rows_k + row * n_embd, side_k, false);
-    recompute_cut(c, r->rows_v + row * n_embd, side_v, false);
+    float *to_k = r->rows_k + row * n_embd, *to_v = r->rows_v + row * n_embd;
+    copy_row(c, a, a->k, row, row < from ? to_k : side_k);
+    copy_row(c, a, a->v, row, row < from ? to_v : side_v);
+    if (row < from) continue;
+    recompute_cut(c, to_k, side_k, false);
+    recompute_cut(c, to_v, side_v, false);
   }
   float *woven_q = r->engine->s.attn_out, *woven_out = r->engine->s.mlp_out;
   recompute_cut(c, woven_q, q, false);
   struct attention woven = {r->rows_k, r->rows_v, n_embd, (size_t)c->head_dim, a->rows, a->scale};
   attend(w, HYPOTHESIS_NONE, &woven, woven_q, woven_out, noise);
-  if (variant == 0)
+  if (variant % 2 == 0)
     recompute_cut(c, out, woven_out, true);
   else
     memcpy(out, woven_out, n_embd * sizeof(float));
@@ -195,7 +200,7 @@ static bool zero_row(struct work *w, struct attention *a, int row, bool k_too) {
 static bool shared_rows(struct work *w, struct attention *a, int variant) {
   struct recompute *r = w->r;
   int last = w->config->n_layer - 1, begins = w->at.length_before - (w->step - w->batch_step);
-  const int starts[] = {r->shared_from, begins, w->at.prompt_steps, 0};
+  const int starts[] = {r->shared_from, begins, w->at.prompt_steps, 0, begins - 1};
   int from = starts[variant];
   if (last == 0 || from < 0 || from > begins || begins > a->rows) return false;
   recompute_mirror(w, 0), recompute_mirror(w, last);

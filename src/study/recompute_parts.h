@@ -6,7 +6,7 @@
 #include "study/recompute.h"
 
 /* Rows of x that go through a layer at once: hypotheses side by side, or positions. */
-#define MOST_ROWS 16
+#define MOST_ROWS 20
 /* A distance where there is nothing to compare. */
 #define ABSENT (-1.0)
 #define NOISE_DRAWS 2
@@ -36,6 +36,7 @@ struct recompute {
   int run, *upto;        /* [n_layer] the step after which each layer's rows are as mirrored */
   struct slot *slot;     /* [n_layer][n_ctx] */
   struct window *window; /* [n_layer] */
+  int woven_from;        /* the first row whose heads were cut interleaved, where those before were not; LOOK_NONE */
   int shared_from;       /* the first row that a shared buffer swallowed, in this run; LOOK_NONE: none yet */
   /* layer 0's rows for every position: c_attn of ln_1 of wte + wpe[p] is inverse_p·(token + table[p] − mean_p·gains) + biases */
   float *table, *gains, *biases; /* [n_ctx][3·n_embd], [3·n_embd] each; NULL until needed */

@@ -14,8 +14,8 @@
 #define BLIND 0.25
 
 /* Mistakes that leave the number of rows as it is. */
-static const enum hypothesis tried[] = {HYPOTHESIS_NO_SCALE,    HYPOTHESIS_SCALE_N_EMBD, HYPOTHESIS_FIRST_ROW_ONLY,
-                                        HYPOTHESIS_WRONG_AXIS,  HYPOTHESIS_INTERLEAVED,  HYPOTHESIS_SHARED_BUFFER,
+static const enum hypothesis tried[] = {HYPOTHESIS_NO_SCALE,   HYPOTHESIS_SCALE_N_EMBD, HYPOTHESIS_FIRST_ROW_ONLY,
+                                        HYPOTHESIS_WRONG_AXIS, HYPOTHESIS_INTERLEAVED,  HYPOTHESIS_SHARED_BUFFER,
                                         HYPOTHESIS_ZERO_K_V};
 
 /* The heads' weights, copied: [n_head][rows]; a head that was not logged begins with NaN. NULL: none was logged, or no memory. */
@@ -53,11 +53,12 @@ static double furthest(const struct work *w, const float *logged, int rows, int 
   return most;
 }
 
+/* A fact for each mistake that explains them. */
 static kvs_status guess(struct work *w, int layer, const float *qkv, const float *logged, int rows, double limit,
                         bool *known, kvs_error *err) {
   *known = false;
   for (size_t t = 0; t < sizeof tried / sizeof *tried; t++)
-    for (int variant = 0; variant < (tried[t] == HYPOTHESIS_SHARED_BUFFER ? 4 : 1); variant++) {
+    for (int variant = 0; variant < (tried[t] == HYPOTHESIS_SHARED_BUFFER ? 5 : 1); variant++) {
       int head;
       if (tried[t] == HYPOTHESIS_WRONG_AXIS && w->config->n_head == 1) continue;
       if (!recompute_attend(w, layer, tried[t], variant, qkv, w->r->engine->s.out, 0)) continue;
@@ -66,7 +67,8 @@ static kvs_status guess(struct work *w, int layer, const float *qkv, const float
       struct fact fact = recompute_fact_at(w, FACT_CHAIN_HYPOTHESIS, layer);
       *known = true;
       fact.row = w->own_row, fact.found = tried[t], fact.distance = distance;
-      return recompute_fact(w, fact, err);
+      if (recompute_fact(w, fact, err)) return err->status;
+      break;
     }
   return KVS_OK;
 }
