@@ -123,6 +123,11 @@ kvs_status arrays_keep(struct arrays *arrays, void *memory, size_t mapped, kvs_e
 void arrays_free(struct arrays *arrays) {
   for (size_t i = 0; i < arrays->block_count; i++) give_back(arrays->blocks[i].memory, arrays->blocks[i].mapped);
   for (size_t i = 0; i < arrays->text_count; i++) free(arrays->texts[i].text);
+  for (size_t i = 0; i < arrays->word_count; i++) {
+    for (size_t k = 0; k < arrays->words[i].count; k++) free(arrays->words[i].at[k]);
+    free(arrays->words[i].at);
+  }
+  free(arrays->words);
   free(arrays->texts);
   free(arrays->blocks);
   free(arrays->at);

@@ -52,11 +52,21 @@ struct array_text {
   char *text;
 };
 
+/* A list of strings in a JSON file: {"tokens": ["The", "\u0120cat"]}. */
+struct array_words {
+  char name[ARRAY_MOST_NAME + 1];
+  const char *file;
+  char **at;
+  size_t count;
+};
+
 struct arrays {
   struct array *at;
   size_t count, room;
   struct array_text *texts;
   size_t text_count;
+  struct array_words *words;
+  size_t word_count;
   struct array_block {
     void *memory;
     size_t mapped; /* 0: from malloc */

@@ -46,6 +46,8 @@ static kvs_status begin(const struct plan *plan, const import_options *options, 
                              .engine_version = text_of(plan, "engine_version")};
   if (s->tokenizer)
     source.tokens = kvs_tokenizer_size(s->tokenizer), source.bytes = bytes_of, source.context = s->tokenizer;
+  if (plan->words)
+    source.tokens = (int)plan->words->count, source.bytes = plan_word, source.context = (void *)(uintptr_t)plan;
   kvs_status status = KVS_OK;
   if (s->model) source.model = kvs_model_name(s->model), status = kvs_model_sha256(s->model, &source.sha256, err);
   trace->whole = true;
@@ -72,10 +74,11 @@ kvs_status import_files(const char *const *paths, int count, const import_option
   struct sources sources = {0};
   kvs_status status = KVS_OK;
   for (int i = 0; status == KVS_OK && i < count; i++) status = arrays_read(&plan.arrays, paths[i], err);
-  if (status == KVS_OK && plan.arrays.count == 0)
+  if (status == KVS_OK && plan.arrays.count == 0 && plan.arrays.word_count == 0)
     status = kvs_fail(err, KVS_ERR_INPUT, "%s: no arrays in it", paths[0]);
-  if (status == KVS_OK) status = plan_sort(&plan, options->map, err);
   if (status == KVS_OK) status = open_sources(options, &sources, &plan, err);
+  if (status == KVS_OK) status = plan_words(&plan, sources.tokenizer, err);
+  if (status == KVS_OK) status = plan_sort(&plan, options->map, err);
   if (status == KVS_OK) status = plan_make(&plan, options, err);
   if (status == KVS_OK) status = write_run(&plan, options, &sources, trace, mode, &result->run, err);
   result->steps = plan.steps;

@@ -117,6 +117,40 @@ static kvs_status add_text(struct reading *r, const char *name, const char *text
   return KVS_OK;
 }
 
+/* Strings, and not only the three that stand for numbers. */
+static bool is_words(const json_t *value) {
+  bool words = false;
+  double number;
+  for (size_t i = 0; i < json_array_size(value); i++) {
+    if (!json_is_string(json_array_get(value, i))) return false;
+    words = words || !is_number(json_array_get(value, i), &number);
+  }
+  return words;
+}
+
+static kvs_status add_words(struct reading *r, const char *name, const json_t *value) {
+  struct arrays *a = r->arrays;
+  struct array_words *grown = realloc(a->words, (a->word_count + 1) * sizeof *grown);
+  if (!grown) return kvs_fail_memory(r->err, "reading JSON");
+  a->words = grown;
+  struct array_words *added = &grown[a->word_count];
+  *added = (struct array_words){.file = r->path};
+  strncpy(added->name, name, ARRAY_MOST_NAME);
+  added->at = calloc(json_array_size(value), sizeof *added->at);
+  if (!added->at) return kvs_fail_memory(r->err, "reading JSON");
+  a->word_count++;
+  for (; added->count < json_array_size(value); added->count++) {
+    added->at[added->count] = strdup(json_string_value(json_array_get(value, added->count)));
+    if (!added->at[added->count]) return kvs_fail_memory(r->err, "reading JSON");
+  }
+  return KVS_OK;
+}
+
+/* [{"attn": …, "left_text": …}], as bertviz has it: the list adds nothing to the name. */
+static bool is_lone_view(const json_t *value) {
+  return json_array_size(value) == 1 && json_object_get(json_array_get(value, 0), "attn");
+}
+
 static kvs_status add_value(struct reading *r, const char *name, const json_t *value, bool split, int depth);
 
 static kvs_status add_member(struct reading *r, const char *name, const char *key, const json_t *value, bool split,
@@ -142,6 +176,8 @@ static kvs_status add_value(struct reading *r, const char *name, const json_t *v
     return KVS_OK;
   }
   if (json_is_string(value) && json_string_length(value) != 1) return add_text(r, name, json_string_value(value));
+  if (is_words(value)) return add_words(r, name, value);
+  if (is_lone_view(value)) return add_value(r, name, json_array_get(value, 0), split, depth + 1);
   status = add_regular(r, name, value, split, &done);
   if (status != KVS_OK || done || !json_is_array(value)) return status;
   for (size_t i = 0; status == KVS_OK && i < json_array_size(value); i++) { /* its parts differ in shape */

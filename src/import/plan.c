@@ -159,7 +159,8 @@ kvs_status plan_make(struct plan *plan, const import_options *options, kvs_error
   int n_ctx, prompt;
   if (!find(plan, Q_TOKENS))
     return kvs_fail(err, KVS_ERR_INPUT,
-                    "the tokens that were fed are missing: an array `tokens` (or `input_ids`) of their ids");
+                    "the tokens that were fed are missing: an array `tokens` (or `input_ids`) of their ids, or in JSON "
+                    "of their texts");
   kvs_status status = known_shape(plan, options, &n_ctx, &prompt, err);
   if (status != KVS_OK) return status;
   count_layers(plan);

@@ -5,6 +5,7 @@
 #include "import/array.h"
 #include "import/import.h"
 #include "import/names.h"
+#include "kvstep/tokenizer.h"
 
 /* No dimension, token, row or position may be more: what a number makes kvstep write must be in proportion to the file. */
 #define PLAN_MOST (1 << 20)
@@ -35,14 +36,23 @@ struct plan {
   int steps, prompt_length;
   int *tokens, *positions, *lengths; /* [tokens]; the last two NULL if they are not there */
   struct vectors *vectors[Q_COUNT];  /* [n_layer], hidden states [n_layer + 1], others [1]; NULL: not there */
-  int vocabulary;                    /* ids of the tokenizer; 0: none */
-  int logits_first, logits_rows;     /* which steps have logits */
-  struct attention *attention[2];    /* scores, weights */
+  const struct array_words *words; /* the tokens' texts, where that is all there is; id i is the first with that text */
+  int vocabulary;                  /* ids of the tokenizer; 0: none */
+  int logits_first, logits_rows;   /* which steps have logits */
+  struct attention *attention[2];  /* scores, weights */
   size_t attention_count[2];
   const struct attention **attended[2]; /* [n_layer][steps] */
   import_note *note;
   void *context;
 };
+
+/* So many tokens, less one, may be given as texts. */
+#define PLAN_WORDS (1 << 14)
+
+/* Tokens that are texts become an array `tokens` of ids, if there is none. `tokenizer` may be NULL. Before plan_sort. */
+kvs_status plan_words(struct plan *plan, const kvs_tokenizer *tokenizer, kvs_error *err);
+/* The bytes of a token that is known by its text alone; NULL: it is the same as an earlier one. */
+const unsigned char *plan_word(const void *plan, int token, size_t *length);
 
 /* Sorts the arrays by what they mean, and unpacks lists of whole numbers; what is larger only when its shape has been found right.
  * `map` as in import_options. */

@@ -48,7 +48,8 @@ void show(struct finding *f, const char *format, ...) KVS_PRINTF(2, 3);
 #define BIT(kind) (1ull << FACT_##kind)
 #define RECOMPUTED                                                                                                     \
   (BIT(OFF_GRID) | BIT(ROW_OTHER_TOKEN) | BIT(ROW_SCALED) | BIT(ROW_SWAPPED) | BIT(CHAIN) | BIT(CHAIN_HYPOTHESIS) |    \
-   BIT(KEY_WRONG) | BIT(QUERY_WRONG) | BIT(VALUE_WRONG) | BIT(WEIGHTS_WRONG) | BIT(LOGITS_WRONG) | BIT(LOGITS_OTHER_ROW))
+   BIT(KEY_WRONG) | BIT(QUERY_WRONG) | BIT(VALUE_WRONG) | BIT(WEIGHTS_WRONG) | BIT(LOGITS_WRONG) |                     \
+   BIT(LOGITS_OTHER_ROW))
 #define ATTENDED                                                                                                       \
   (BIT(SCORE_COUNT) | BIT(ROW_UNSTABLE) | BIT(ROW_SHIFTED) | BIT(ROW_OTHER_LAYER) | BIT(MIX_WRONG) |                   \
    BIT(V_READ_AS_ZERO) | BIT(K_READ_AS_ZERO))
