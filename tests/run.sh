@@ -60,6 +60,8 @@ for model in reverse austen; do
   suite "compare/$model" sh -c '"$1" -B tests/compare_reference.py "$2" "$3" "$4" && echo "ok 1 - compare"' sh "$python" "$KVSTEP" "$model" "$work"
 done
 suite recorders "$python" -B tests/recorders.py "$KVSTEP" "$KVSTEP_BUILD" "$work/recorders"
+mkdir -p "$work/other"
+suite check/other-engine "$python" -B tests/check_other_engine.py "$KVSTEP" "$work/other"
 suite reference/selftest "$python" tests/reference/selftest.py
 suite reference "$python" tests/reference/run.py "$KVSTEP" "$work/reference"
 

@@ -159,7 +159,8 @@ static void test_attention(void **state) { /* D3, D4, D5, D6, D12, the mix */
 
 static void test_tokens(void **state) { /* D8 */
   (void)state;
-  EXPECT("UPDATE run SET prompt = 'abd'", false, "token-skipped", 2);
+  EXPECT("UPDATE run SET prompt = 'abbc'", false, "token-skipped", 2);
+  EXPECT("UPDATE run SET prompt = 'abd'", false, NULL, -1); /* another text: no token was left out */
   EXPECT("UPDATE run SET prompt = 'abcd'", false, "token-skipped", 3);
   EXPECT(
       "UPDATE step SET source = 'sampled' WHERE step = 2; UPDATE run SET prompt = 'ab'; UPDATE step SET logprob = NULL",

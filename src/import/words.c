@@ -127,8 +127,9 @@ kvs_status plan_words(struct plan *plan, const kvs_tokenizer *tokenizer, kvs_err
   if (!tokenizer) {
     unspell_all(words);
     plan->words = words, plan->vocabulary = (int)words->count;
-    plan_note(plan, "the tokens are known by their texts alone: their ids are made up; -m MODEL or --tokenizer gives the "
-                    "right ones");
+    plan_note(plan,
+              "the tokens are known by their texts alone: their ids are made up; -m MODEL or --tokenizer gives the "
+              "right ones");
   }
   return KVS_OK;
 }

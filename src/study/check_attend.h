@@ -45,9 +45,10 @@ struct attend {
   int i; /* the step's index */
   struct attend_head head[ATTEND_HEADS];
   int count;
-  int rows;  /* that got a score: the most of any head */
-  int right; /* that should have */
-  int shift; /* rows are found so many places on */
+  int rows;     /* that got a score: the most of any head */
+  double grain; /* the weights are rounded to multiples of this, as in a text of few decimals; 0: they are not */
+  int right;    /* that should have */
+  int shift;    /* rows are found so many places on */
   struct cut cut;
   double scale;      /* as it should be */
   double used_scale; /* as it seems to be */

@@ -33,7 +33,7 @@ static double length_of(const float *values, int count) {
 
 /* The score of one row in one head as logged; false: there is none, or the row was kept out. */
 static bool logged_score(const struct attend *a, const struct attend_head *h, int row, double *score) {
-  if (row >= h->rows || (!h->scores && a->no_softmax)) return false;
+  if (row >= h->rows || (!h->scores && (a->no_softmax || a->grain > 0))) return false;
   if (h->scores) {
     *score = (double)h->scores[row];
     return *score > -1e4;

@@ -51,6 +51,25 @@ kvs_status attend_counts(struct attend *a, kvs_error *err) {
   return check_note(a->check, &fact, err);
 }
 
+/* Whether all weights are multiples of this, and that says something: ones and zeros are multiples of anything. */
+static bool is_rounded_to(const struct attend *a, double grain) {
+  bool between = false;
+  for (int h = 0; h < a->count; h++)
+    for (int r = 0; a->head[h].weights && r < a->head[h].rows; r++) {
+      double parts = (double)a->head[h].weights[r] / grain;
+      if (!(fabs(parts - round(parts)) < 1e-6 / grain)) return false;
+      between = between || (parts > 0.5 && parts < 1 / grain - 0.5);
+    }
+  return between;
+}
+
+/* Published attention is often a text of two to four decimals. More cannot be told from float32. */
+static double find_grain(const struct attend *a) {
+  for (double grain = 1e-2; grain > 5e-5; grain /= 10)
+    if (is_rounded_to(a, grain)) return grain;
+  return 0;
+}
+
 /* ---- one head ---- */
 
 struct softmax {
@@ -62,10 +81,10 @@ struct softmax {
 };
 
 /* Whether the row was kept out though it is in the cache. */
-static bool is_shut_out(const struct attend_head *h, const struct softmax *s, int row, int right) {
+static bool is_shut_out(const struct attend_head *h, const struct softmax *s, int row, int right, double grain) {
   if (row >= right || h->weights[row] != 0) return false;
-  if (!h->scores) return true;
-  return is_masked(h->scores[row]) || exp((double)h->scores[row] - s->most) > NO_WEIGHT * s->whole;
+  if (!h->scores) return grain == 0;
+  return is_masked(h->scores[row]) || exp((double)h->scores[row] - s->most) > (NO_WEIGHT + grain) * s->whole;
 }
 
 static void measure_scores(const struct attend_head *h, struct softmax *s) {
@@ -76,7 +95,7 @@ static void measure_scores(const struct attend_head *h, struct softmax *s) {
 }
 
 /* The weights against softmax of the scores, over the rows that were let in. */
-static void compare(const struct attend_head *h, struct softmax *s) {
+static void compare(const struct attend_head *h, double grain, struct softmax *s) {
   double whole = 0, largest = 0;
   bool shortened = looks_short(h->scores, h->rows) || looks_short(h->weights, h->rows);
   for (int r = 0; r < h->rows; r++) {
@@ -88,7 +107,7 @@ static void compare(const struct attend_head *h, struct softmax *s) {
   for (int r = 0; r < h->rows; r++) {
     if (h->weights[r] == 0) continue;
     double right = exp((double)h->scores[r] - s->most) / whole, apart = fabs((double)h->weights[r] - right);
-    double off = apart / (right * within + unit / 10);
+    double off = apart / (right * within + unit / 10 + grain);
     if (off <= furthest && !isnan(off)) continue;
     furthest = isnan(off) ? INFINITY : off;
     s->worst = r, s->worst_found = (double)h->weights[r], s->worst_right = right;
@@ -102,21 +121,21 @@ static bool sees_row_0_only(const struct attend_head *h, int right) {
   return h->rows > 1 && h->rows <= right && h->weights[0] > 0;
 }
 
-static struct softmax measure(const struct attend_head *h, int right) {
+static struct softmax measure(const struct attend_head *h, int right, double grain) {
   struct softmax s = {.worst = -1, .first_zero = -1};
   if (h->scores) measure_scores(h, &s);
   for (int r = 0; r < h->rows; r++) {
     s.sum += (double)h->weights[r];
-    if (!is_shut_out(h, &s, r, right)) continue;
+    if (!is_shut_out(h, &s, r, right, grain)) continue;
     if (s.zeros++ == 0) s.first_zero = r;
   }
   if (s.zeros > 0 && sees_row_0_only(h, right)) s.zeros = h->rows - 1, s.first_zero = 1;
-  if (h->scores) compare(h, &s);
+  if (h->scores) compare(h, grain, &s);
   return s;
 }
 
-static bool sum_is_off(const struct attend_head *h, double sum) {
-  return !(fabs(sum - 1) <= (looks_short(h->weights, h->rows) ? 8e-3 : 1e-3));
+static bool sum_is_off(const struct attend_head *h, double sum, double grain) {
+  return !(fabs(sum - 1) <= (looks_short(h->weights, h->rows) ? 8e-3 : 1e-3) + 0.5 * grain * h->rows);
 }
 
 /* ---- all heads ---- */
@@ -127,7 +146,7 @@ static bool is_over_heads(const struct attend *a, const struct softmax *s) {
   if (a->count != a->cut.n_head) return false;
   for (int h = 0; h < a->count; h++) {
     if (!a->head[h].weights || a->head[h].rows != a->rows) return false;
-    off = off || sum_is_off(&a->head[h], s[h].sum);
+    off = off || sum_is_off(&a->head[h], s[h].sum, a->grain);
   }
   for (int r = 0; off && r < a->rows; r++) {
     double sum = 0;
@@ -169,13 +188,14 @@ static kvs_status note_sum(struct attend *a, int h, const struct softmax *s, kvs
 kvs_status attend_softmax(struct attend *a, kvs_error *err) {
   struct softmax s[ATTEND_HEADS] = {0};
   int zero = -1, off = -1, wrong = -1;
+  a->grain = find_grain(a);
   for (int h = 0; h < a->count; h++) {
     const struct attend_head *head = &a->head[h];
     if (!head->weights || head->rows == 0) continue;
-    s[h] = measure(head, a->right);
+    s[h] = measure(head, a->right, a->grain);
     a->check->seen.softmaxes++;
     if (zero < 0 && s[h].zeros > 0 && (head->scores || shut_out_in_all(a, s))) zero = h;
-    if (off < 0 && sum_is_off(head, s[h].sum)) off = h;
+    if (off < 0 && sum_is_off(head, s[h].sum, a->grain)) off = h;
     if (wrong < 0 && s[h].worst >= 0) wrong = h;
   }
   kvs_status status = KVS_OK;

@@ -117,9 +117,12 @@ static bool is_logged(const struct check_seen *seen, enum hypothesis how) {
   }
 }
 
-/* Where it has not, what shows it is what the layer above was given: its rows, or the logits. */
+/* Where it has not, its weights show it, or what the layer above was given: that one's rows, or the logits. */
 static void show_above(struct finding *f, const struct check *check) {
-  if (f->layer + 1 < check->shape.n_layer)
+  if (check->seen.softmaxes > 0)
+    show(f, "SELECT head, row, row_token_text, weight FROM attention WHERE run = %d AND step = %d AND layer = %d",
+         check->run, f->first_step, f->layer);
+  else if (f->layer + 1 < check->shape.n_layer)
     show(f,
          "SELECT step, layer, row, hex(substr(k, 1, 16)) AS k_begins, hex(substr(v, 1, 16)) AS v_begins FROM kv_row "
          "WHERE run = %d AND step = %d AND layer = %d",

@@ -371,11 +371,16 @@ static kvs_status wrong_softmax(struct diagnosis *d, kvs_error *err) {
   take(d, &g, is_softmax);
   if (g.facts == 0) return KVS_OK;
   take_with(d, &g, FOLLOWS);
-  bool sums = g.first->kind == FACT_SOFTMAX_SUM;
+  bool nan = g.first->kind == FACT_SOFTMAX_SUM && isnan(g.first->found);
+  bool sums = g.first->kind == FACT_SOFTMAX_SUM && !nan;
   struct finding *f =
       find(d, &g, true, sums ? "softmax-extent" : "wrong-weights", sums ? "softmax-wrong-axis" : NULL, err);
   if (!f) return err->status;
-  if (sums)
+  if (nan)
+    say(f,
+        "%s weights are no numbers: in step %d, layer %d, head %d, they hold NaN. Whatever is made of them is NaN too.",
+        when(f), f->first_step, f->layer, f->head);
+  else if (sums)
     say(f,
         "%s the weights of a head do not sum to 1: %.4f in step %d, layer %d, head %d. Softmax runs over something "
         "else than the rows.",
