@@ -10,7 +10,9 @@
 
 #define MOST_HEAD_STEPS (16 << 20)
 #define MOST_LAYER_BYTES ((size_t)512 << 20)
-#define SAMPLES 24 /* steps of a layer from which its noise is learnt */
+#define ROWS_OF_A_STEP 4  /* that it may have written in one layer, … */
+#define ROWS_BESIDES 4096 /* … and rows that nobody of the run wrote */
+#define SAMPLES 24        /* steps of a layer from which its noise is learnt */
 
 struct fact attend_fact(const struct attend *a, enum fact_kind kind) {
   struct fact fact = check_fact(a->check, kind, a->check->steps[a->i].step);
@@ -124,8 +126,9 @@ static kvs_status list_rows(struct check *check, struct layer_rows *c, kvs_error
   while (status == KVS_OK && (status = query_step(s, &more, err)) == KVS_OK && more) {
     struct layer_row row = {.row = look_int(s, 0), .step = look_int(s, 1)};
     if (row.row < 0 || row.step < 0 || row.row >= 1 << 20) continue;
-    if (each * (size_t)c->count > MOST_LAYER_BYTES)
-      status = kvs_fail(err, KVS_ERR_INPUT, "layer %d has too many rows to check", c->layer);
+    if (each * (size_t)c->count > MOST_LAYER_BYTES || c->count > ROWS_BESIDES + ROWS_OF_A_STEP * check->count)
+      status = kvs_fail(err, KVS_ERR_INPUT, "kv_row has more rows of layer %d than %d steps can have written", c->layer,
+                        check->count);
     else if (c->count == room) {
       room = room ? 2 * room : 64;
       struct layer_row *grown = realloc(c->at, (size_t)room * sizeof *grown);

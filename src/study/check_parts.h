@@ -78,8 +78,12 @@ kvs_status check_lengths(struct check *check, kvs_error *err); /* D1, D14, claim
 bool check_full_again(const struct check *check, int i);
 kvs_status check_rows(struct check *check,
                       kvs_error *err); /* D1 per layer, D12: rows that were never or twice written */
-kvs_status check_events(struct check *check, kvs_error *err);    /* check_events.c */
-kvs_status check_tokens(struct check *check, kvs_error *err);    /* D8: check_tokens.c */
+kvs_status check_events(struct check *check, kvs_error *err); /* check_events.c */
+kvs_status check_tokens(struct check *check, kvs_error *err); /* D8: check_tokens.c */
+/* check_prompt.c. *end: the first step after the prompt; -1: the trace's text does not tell. */
+kvs_status check_prompt(struct check *check, int *end, kvs_error *err);
+/* Whether the steps from i on are the prompt's tokens again, all of them: how many; else 0. */
+int prompt_again_from(const struct check *check, int i, int prompt_length);
 kvs_status check_positions(struct check *check, kvs_error *err); /* D2 without weights: check_positions.c */
 kvs_status check_attention(struct check *check, kvs_error *err); /* D3 D4 D5 D6 D11 D12, mix: check_attention.c */
 

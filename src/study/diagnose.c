@@ -205,7 +205,8 @@ static int by_step(const void *a, const void *b) {
 
 kvs_status diagnose(const struct check *check, struct finding **findings, size_t *count, kvs_error *err) {
   static kvs_status (*const all[])(struct diagnosis *, kvs_error *) = {
-      diagnose_stream, diagnose_cache, diagnose_attention, diagnose_position, diagnose_rest};
+      diagnose_stream,   diagnose_cache, diagnose_scores, diagnose_attention,
+      diagnose_position, diagnose_again, diagnose_rest};
   struct diagnosis d = {.check = check, .facts = &check->facts};
   size_t steps = (size_t)check->count + 1;
   d.explained = calloc(check->facts.count + 1, sizeof *d.explained);

@@ -54,11 +54,21 @@ void show(struct finding *f, const char *format, ...) KVS_PRINTF(2, 3);
   (BIT(SCORE_COUNT) | BIT(ROW_UNSTABLE) | BIT(ROW_SHIFTED) | BIT(ROW_OTHER_LAYER) | BIT(MIX_WRONG) |                   \
    BIT(V_READ_AS_ZERO) | BIT(K_READ_AS_ZERO))
 
+/* What follows when one layer's attention is wrong. */
+#define FOLLOWS (RECOMPUTED | BIT(MIX_WRONG) | BIT(SOFTMAX_WRONG))
+
+/* Whether the fact says that a layer follows from the one below if it is taken to make this mistake. */
+static inline bool guessed(const struct fact *f, enum hypothesis what) {
+  return f->kind == FACT_CHAIN_HYPOTHESIS && (int)f->found == (int)what;
+}
+
 /* Each looks for its kinds. In the order in which diagnose.c calls them. */
 kvs_status diagnose_stream(struct diagnosis *d, kvs_error *err);
 kvs_status diagnose_cache(struct diagnosis *d, kvs_error *err);
+kvs_status diagnose_scores(struct diagnosis *d, kvs_error *err);
 kvs_status diagnose_attention(struct diagnosis *d, kvs_error *err);
 kvs_status diagnose_position(struct diagnosis *d, kvs_error *err);
+kvs_status diagnose_again(struct diagnosis *d, kvs_error *err);
 kvs_status diagnose_rest(struct diagnosis *d, kvs_error *err);
 
 #endif

@@ -161,8 +161,13 @@ static void tell_chain(struct finding *f, const struct diagnosis *d, const struc
   else
     say(f, ". It is none of the mistakes known by name.");
   if (first->kind == FACT_LOGITS_WRONG || first->kind == FACT_LOGITS_OTHER_ROW)
-    show(f, "SELECT step, rank, token, token_text, logit FROM top_token WHERE run = %d AND step = %d AND rank <= 5",
-         d->check->run, f->first_step);
+    show(f,
+         "SELECT step, rank, token, token_text, logit FROM top_token WHERE run = %d AND step = %d AND rank <= 5 UNION "
+         "ALL "
+         "SELECT step, NULL, NULL, 'logits begin ' || hex(substr(logits, 1, 16)), NULL FROM step_vector WHERE run = %d "
+         "AND "
+         "step = %d AND logits IS NOT NULL",
+         d->check->run, f->first_step, d->check->run, f->first_step);
   else if (first->kind == FACT_WEIGHTS_WRONG)
     show(f,
          "SELECT row, row_token_text, weight FROM attention WHERE run = %d AND step = %d AND layer = %d AND head = %d",
