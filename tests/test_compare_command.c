@@ -103,6 +103,9 @@ static void says_plainly(void **unused) {
   c = (struct comparison){.count = 40, .parted = LOOK_NONE, .same = true, .max_abs_logit = NAN};
   compare_sentence(&c, text, sizeof text);
   assert_string_equal(text, "no difference: not one bit differs in 40 steps");
+  c.blind = true;
+  compare_sentence(&c, text, sizeof text);
+  assert_string_equal(text, "nothing to compare: the runs have 40 steps in common, and no vector that both logged");
 }
 
 /* ---- made-up traces ------------------------------------------------------------------------------------------------ */

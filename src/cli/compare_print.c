@@ -68,7 +68,7 @@ static void put_first(const struct compare_view *view, const struct comparison *
   putchar(' ');
   switch (f->what) {
   case COMPARE_NOTHING:
-    puts("none");
+    puts(c->blind ? "nothing to compare" : "none");
     return;
   case COMPARE_EXTRA:
     printf("before step %d: %.0f step%s of its own\n", f->step, f->value_b, f->value_b == 1 ? "" : "s");
@@ -259,7 +259,7 @@ static void put_line(const struct compare_view *view, const struct comparison *c
   if (c->with_top) snprintf(kept, sizeof kept, "%.0f%%", 100.0 * c->top1_kept / c->with_top);
   if (c->parted != LOOK_NONE) snprintf(parts, sizeof parts, "%d", c->parted + 1);
   printf(" %5s %8s %8s %6s", kept, number(c->max_abs_logit), number(c->attention_mean),
-         c->same     ? "same"
+         c->same     ? c->blind ? "-" : "same"
          : c->forced ? "fed"
                      : parts);
   if (c->answers.count) printf(" %7d", c->answers.b);

@@ -145,6 +145,7 @@ void compare_sum_up(struct comparison *c, const int *head_count) {
 enum compare_verdict compare_verdict(const struct comparison *c) {
   if (c->parted != LOOK_NONE) return COMPARE_VISIBLE;
   if (c->answers.a != c->answers.b) return COMPARE_ANSWERS;
+  if (c->same && c->blind) return COMPARE_BLIND;
   if (c->same) return c->more_b ? COMPARE_LONGER : COMPARE_SAME;
   return c->forced ? COMPARE_FED : COMPARE_INVISIBLE;
 }
@@ -174,6 +175,10 @@ void compare_sentence(const struct comparison *c, char *text, size_t size) {
   switch (compare_verdict(c)) {
   case COMPARE_SAME:
     snprintf(text, size, "no difference: not one bit differs in %d steps", c->count);
+    return;
+  case COMPARE_BLIND:
+    snprintf(text, size, "nothing to compare: the runs have %d steps in common, and no vector that both logged",
+             c->count);
     return;
   case COMPARE_LONGER:
     snprintf(text, size,

@@ -71,6 +71,7 @@ struct compare_first {
   } what;
   int step, step_b;
   enum compare_field field;
+  long compared;          /* vectors that both have and that were looked at up to here */
   int layer, head, index; /* LOOK_NONE where there is none; index counts within the head where there is one */
   double value_a, value_b;
 };
@@ -97,6 +98,7 @@ struct comparison {
       *head_distance; /* [n_layer][n_head] mean attention distance over the steps that are summed up; NaN: not logged */
   struct compare_first first; /* … among the numbers that both have */
   bool same;                  /* not one number differs */
+  bool blind;                 /* … because no vector was logged in both */
   bool forced;                /* b was fed tokens that it did not choose itself */
   bool ended_b;               /* b made fewer steps */
   int more_b;                 /* steps that b went on after a's end, the texts being the same up to there */
@@ -121,6 +123,7 @@ void comparison_free(struct comparison *c);
 /* Is the difference to be seen in what is generated? */
 enum compare_verdict {
   COMPARE_SAME,      /* not one number differs */
+  COMPARE_BLIND,     /* … but nothing was logged in both */
   COMPARE_LONGER,    /* … as far as a goes; b goes on */
   COMPARE_FED,       /* other numbers, and what the text would have been is not known: b was fed the tokens */
   COMPARE_INVISIBLE, /* the same text, other numbers */

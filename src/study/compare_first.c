@@ -67,6 +67,12 @@ static struct numbers of_head(struct look *look, const struct look_run *run, int
   }
 }
 
+static bool both(struct compare_first *first, const struct numbers *a, const struct numbers *b) {
+  bool there = a->values && b->values;
+  first->compared += there;
+  return there;
+}
+
 static bool number_differs(struct compare_first *first, enum compare_field field, int layer, int a, int b) {
   if (a == b) return false;
   first->what = COMPARE_NUMBER;
@@ -88,7 +94,7 @@ static bool step_field_differs(const struct pair *p, struct compare_first *first
     return known && number_differs(first, field, LOOK_NONE, sa->length_before, sb->length_before);
   }
   struct numbers na = of_step(p->look, p->a, a, field), nb = of_step(p->look, p->b, b, field);
-  return na.values && nb.values &&
+  return both(first, &na, &nb) &&
          compare_vectors(first, field, LOOK_NONE, LOOK_NONE, 0, na.values, na.count, nb.values, nb.count);
 }
 
@@ -101,7 +107,7 @@ static bool layer_field_differs(const struct pair *p, struct compare_first *firs
   case COMPARE_HEAD:
     for (int head = 0; head < p->a->n_head; head++) {
       struct numbers na = of_head(look, p->a, a, field, layer, head), nb = of_head(look, p->b, b, field, layer, head);
-      if (na.values && nb.values &&
+      if (both(first, &na, &nb) &&
           compare_vectors(first, field, layer, head, 0, na.values, na.count, nb.values, nb.count))
         return true;
     }
@@ -114,9 +120,8 @@ static bool layer_field_differs(const struct pair *p, struct compare_first *firs
     }
     struct numbers na = rows ? of_row(look, p->a, a, field, layer) : of_layer(look, p->a, a, field, layer);
     struct numbers nb = rows ? of_row(look, p->b, b, field, layer) : of_layer(look, p->b, b, field, layer);
-    return na.values && nb.values &&
-           compare_vectors(first, field, layer, LOOK_NONE, rows ? p->a->head_dim : 0, na.values, na.count, nb.values,
-                           nb.count);
+    return both(first, &na, &nb) && compare_vectors(first, field, layer, LOOK_NONE, rows ? p->a->head_dim : 0,
+                                                    na.values, na.count, nb.values, nb.count);
   }
 }
 

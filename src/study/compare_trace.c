@@ -85,6 +85,7 @@ static void compare_place(const struct pair *p, const struct compare_step *s) {
   } else if (s->step_b == LOOK_NONE) {
     first.what = COMPARE_MISSING;
   } else if (!compare_find_first(p->look, p->a, p->b, &first)) {
+    c->blind = c->blind && first.compared == 0;
     return;
   }
   c->first = first;
@@ -187,7 +188,7 @@ static kvs_status compare_aligned(struct pair *p, kvs_error *err) {
 }
 
 kvs_status compare_runs(struct look *look, int run_a, int run_b, struct comparison *out, kvs_error *err) {
-  *out = (struct comparison){.run_a = run_a, .run_b = run_b, .same = true, .parted = LOOK_NONE};
+  *out = (struct comparison){.run_a = run_a, .run_b = run_b, .same = true, .blind = true, .parted = LOOK_NONE};
   int runs[] = {run_a, run_b};
   struct pair p = {.look = look, .c = out};
   for (int i = 0; i < 2; i++)
