@@ -82,6 +82,7 @@ def right_runs():
 def tokens_and_context():
     for weights in (True, False):
         judge("a prompt's token left out", Engine(REVERSE).decode(PROMPT[:2] + PROMPT[3:], 6), "token-skipped", weights=weights, prompt="bcde>")
+        judge("a draft kept, and its end chooses the same", Engine(REVERSE).decode(PROMPT, 9, draft_at=5, keep_draft=True), "no-rollback", weights=weights)
         judge("a draft kept", Engine(REVERSE).decode(PROMPT, 8, draft_at=2, keep_draft=True), "no-rollback", weights=weights)
         for logged in (EVERYTHING, ROWS):
             judge("the last row over and over", Engine(REVERSE, at_end="overwrite").decode(PROMPT, 30), "context-unguarded" if weights or logged != ROWS else "context-overflow", logged, weights)
@@ -95,6 +96,7 @@ def tokens_and_context():
 
 
 def positions():
+    judge("positions by no rule, some of them by chance", Engine(AUSTEN, {"scattered": after(5)}).decode(PROMPT, 10), "wrong-position", "k0", says="follow no rule")
     judge("one token's position", Engine(REVERSE, {"off-by-one": at(7)}).decode(PROMPT, 8), "off-by-one", "k0")
     judge("positions by no rule", Engine(REVERSE, {"scattered": after(5)}).decode(PROMPT, 8), "wrong-position", "k0", says="follow no rule")
 

@@ -105,6 +105,26 @@ static void test_positions(void **state) {
   is(0, "position-jump", 5, true);
 }
 
+/* Three and more positions that have nothing in common are one finding, also where one of them is what another mistake would give. */
+static void test_scattered(void **state) {
+  (void)state;
+  add(FACT_POSITION_USED, 5, 0, 5, 20, 5);
+  add(FACT_POSITION_USED, 6, 0, 6, 0, 6);
+  add(FACT_POSITION_USED, 7, 0, 7, 17, 7);
+  add(FACT_POSITION_USED, 8, 0, 8, 30, 8);
+  explain(1);
+  is(0, "wrong-position", 5, false);
+  assert_non_null(strstr(findings[0].sentence, "follow no rule"));
+}
+
+/* A token that does not see its own row, where that is not the row at the length. */
+static void test_without_itself_overwritten(void **state) {
+  (void)state;
+  add(FACT_SOFTMAX_ZERO, 8, 0, 7, 1, 8);
+  explain(1);
+  is(0, "attend-before-append", 8, false);
+}
+
 static void test_constant(void **state) {
   (void)state;
   used(5, 11, 0, 4);
@@ -262,11 +282,16 @@ static void test_unknown(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
-  const struct CMUnitTest tests[] = {
-      TEST(test_nothing),         TEST(test_off_by_one),    TEST(test_one_token_only), TEST(test_positions),
-      TEST(test_constant),        TEST(test_counts_anew),   TEST(test_two_positions),  TEST(test_same_by_nature),
-      TEST(test_mistaken_column), TEST(test_consequences),  TEST(test_three_at_once),  TEST(test_scale_by_n_embd),
-      TEST(test_guesses),         TEST(test_guesses_alike), TEST(test_two_rows),       TEST(test_context),
-      TEST(test_too_early),       TEST(test_rolled_back),   TEST(test_unknown)};
+  const struct CMUnitTest tests[] = {TEST(test_nothing),         TEST(test_off_by_one),
+                                     TEST(test_one_token_only),  TEST(test_positions),
+                                     TEST(test_constant),        TEST(test_counts_anew),
+                                     TEST(test_scattered),       TEST(test_without_itself_overwritten),
+                                     TEST(test_two_positions),   TEST(test_same_by_nature),
+                                     TEST(test_mistaken_column), TEST(test_consequences),
+                                     TEST(test_three_at_once),   TEST(test_scale_by_n_embd),
+                                     TEST(test_guesses),         TEST(test_guesses_alike),
+                                     TEST(test_two_rows),        TEST(test_context),
+                                     TEST(test_too_early),       TEST(test_rolled_back),
+                                     TEST(test_unknown)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

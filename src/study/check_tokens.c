@@ -13,6 +13,8 @@
 #define NEAR_LOGPROB 1e-2
 /* A rejected draft is not longer. */
 #define LONGEST_DRAFT 16
+/* With more tokens that nobody chose, the run was not greedy. */
+#define FEW_OTHERS 6
 
 static kvs_status note(struct check *check, enum fact_kind kind, int i, double found, double right, kvs_error *err) {
   struct fact fact = check_fact(check, kind, check->steps[i].step);
@@ -143,6 +145,7 @@ struct stream {
   const struct oddity *odd;
   int begin, end; /* steps that are judged */
   bool greedy;
+  int others;    /* steps whose token nobody chose */
   double within; /* of log-probabilities */
 };
 
@@ -162,6 +165,13 @@ static bool goes_on_from_before(struct check *check, const struct stream *s, int
 /* The draft that began at step i with a token that nobody chose, and was given up: how many steps; 0: none. */
 static int draft_from(struct check *check, const struct stream *s, int i) {
   if (s->odd[i].unlike) return 0; /* it follows from something that is not in the trace */
+  if (s->others <= FEW_OTHERS) {  /* two and more that nobody chose, and then what had been chosen before them */
+    int n = 1;
+    while (n <= LONGEST_DRAFT && i + n < s->end && s->odd[i + n].other) n++;
+    if (n >= 2 && i + n < s->end &&
+        choose(check, chooser(check, i), check->steps[i + n].token).best == check->steps[i + n].token)
+      return n;
+  }
   for (int n = 1; n <= LONGEST_DRAFT && i + n < s->end; n++)
     if (goes_on_from_before(check, s, i, i + n)) return n;
   return 0;
@@ -228,6 +238,7 @@ static kvs_status check_sampled(struct check *check, int begin, kvs_error *err) 
   kvs_status status = learn_noise(odd, s.end, &s.within, err);
   for (int i = s.begin; i < s.end; i++) {
     odd[i].other = odd[i].other && s.greedy && was_chosen(&check->steps[i]);
+    s.others += odd[i].other;
     odd[i].unlike = odd[i].known && unlike(odd[i].logprob, odd[i].right, s.within);
   }
   for (int i = s.begin, next; status == KVS_OK && i < s.end; i = next) status = judge(check, &s, i, &next, err);

@@ -100,6 +100,7 @@ static struct rule best_rule(const struct diagnosis *d, const struct odd *odd, i
                                       {FROM_0, s - odd[s].used},
                                       {MOVED, odd[s].used - odd[s].right}};
     for (size_t c = 0; c < sizeof candidates / sizeof *candidates; c++) {
+      if (!follows(d, &candidates[c], &odd[s], s)) continue;
       int n = count_following(d, &candidates[c], odd);
       bool series = candidates[c].kind == FROM_0 ||
                     (candidates[c].kind == ONE_FOR_ALL && candidates[c].number != d->check->prompt_length);
@@ -270,20 +271,20 @@ kvs_status diagnose_position(struct diagnosis *d, kvs_error *err) {
   struct odd *odd = gather(d);
   int most;
   if (!odd) return kvs_fail_memory(err, "telling which positions were used");
-  int scattered = 0;
+  int scattered = 0, nameless = 0;
   kvs_status status = tell_mistaken(d, odd, err);
   while (status == KVS_OK) {
     struct rule rule = best_rule(d, odd, &most);
     if (most == 0) break;
-    if (rule.kind == MOVED && most == 1)
-      put_aside(d, odd), scattered++;
+    if (most == 1 && rule.kind != NONE_ADDED)
+      put_aside(d, odd), scattered++, nameless += rule.kind == MOVED;
     else
       status = tell_rule(d, odd, &rule, err);
   }
   for (int s = 0; s < d->check->count; s++) odd[s].wrong = odd[s].scattered;
-  while (status == KVS_OK && scattered > 0) { /* one or two of them may be told each by itself */
-    struct rule rule = scattered > 2 ? (struct rule){SCATTERED, 0} : best_rule(d, odd, &most);
-    scattered = scattered > 2 ? 0 : scattered - 1;
+  while (status == KVS_OK && scattered > 0) { /* a few may be told each by itself */
+    struct rule rule = nameless > 2 ? (struct rule){SCATTERED, 0} : best_rule(d, odd, &most);
+    scattered = nameless > 2 ? 0 : scattered - 1;
     status = tell_rule(d, odd, &rule, err);
   }
   free(odd);
