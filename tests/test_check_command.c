@@ -70,6 +70,30 @@ static void test_codes(void **state) {
   assert_int_equal(run("check"), 2);
 }
 
+/* What another engine says of its positions proves nothing: with layer 0's K rows and no weights it cannot be told whether they are
+ * right. kvstep's own steps say what was used, and nothing was held against weights where there is nothing to hold. */
+static void test_claims(void **state) {
+  (void)state;
+  char command[1200], bare[120];
+  snprintf(bare, sizeof bare, "%s.bare", trace);
+  snprintf(
+      command, sizeof command,
+      "cp '%s' '%s' && sqlite3 '%s' \"DELETE FROM run WHERE run > 1; DELETE FROM head_stat; DELETE FROM head_step; "
+      "DELETE FROM step_vector; DELETE FROM layer_step; DELETE FROM kv_row WHERE layer > 0; UPDATE run SET engine = "
+      "'other'\"",
+      trace, bare, bare);
+  assert_int_equal(system(command), 0);
+  assert_int_equal(run("check %s --run 1 --no-model", bare), 2);
+  says("CANNOT TELL");
+  assert_int_equal(run("check %s --run 1", bare), 0);
+  says("held against its weights");
+  snprintf(command, sizeof command, "sqlite3 '%s' \"DELETE FROM kv_row; UPDATE run SET engine = 'kvstep'\"", bare);
+  assert_int_equal(system(command), 0);
+  assert_int_equal(run("check %s --run 1", bare), 0);
+  says("without weights");
+  unlink(bare);
+}
+
 static void test_table(void **state) {
   (void)state;
   assert_int_equal(run("check %s", trace), 1);
@@ -128,7 +152,8 @@ static void test_csv(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_codes), cmocka_unit_test(test_table),
-                                     cmocka_unit_test(test_json), cmocka_unit_test(test_csv)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_codes), cmocka_unit_test(test_claims),
+                                     cmocka_unit_test(test_table), cmocka_unit_test(test_json),
+                                     cmocka_unit_test(test_csv)};
   return cmocka_run_group_tests(tests, make, clean_up);
 }

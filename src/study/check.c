@@ -109,8 +109,12 @@ static kvs_status recompute_all(struct check *check, kvs_error *err) {
 
 /* ---- the verdict ---- */
 
+/* What another engine says of its positions, or that no row of wpe comes twice, is no proof that the right ones were used: that is in
+ * layer 0's K rows, for whoever has the weights. Without them, attention that is whole must do. kvstep's own steps say what was
+ * used. */
 static bool position_judged(const struct check *check) {
-  return check->seen.claims || check->seen.fingerprints || check->seen.positions;
+  const struct check_seen *s = &check->seen;
+  return s->fingerprints || ((s->claims || s->positions) && (s->products || check->ours));
 }
 
 static kvs_status remark_seen(struct check *check, kvs_error *err) {
@@ -161,9 +165,9 @@ static kvs_status remark_missing(struct check *check, bool position, kvs_error *
   else if (!s->k_rows)
     status = remark(check->remarks, err,
                     "log layer 0's K rows (kv_row): with the model's weights they show which position was really used");
-  if (status == KVS_OK && !position)
-    status = remark(check->remarks, err,
-                    "no position can be judged: log step.position, or kv_row of layer 0 and give the model (-m MODEL)");
+  if (status == KVS_OK && !position && !s->k_rows)
+    status =
+        remark(check->remarks, err, "no position can be judged: log kv_row of layer 0 and give the model (-m MODEL)");
   if (status == KVS_OK && s->products == 0)
     status = remark(check->remarks, err,
                     "log head_step (q, scores, weights, out) and kv_row to have the attention itself checked");
@@ -231,8 +235,8 @@ kvs_status check_run(struct look *look, int run, const kvs_model *model, struct 
     status = remark(&report->remarks, err, "%s has another shape than the model of run %d, so its weights are not used",
                     kvs_model_name(model), run);
   }
-  report->weights = check.model != NULL;
   if (status == KVS_OK) status = apply_rules(&check, err);
+  report->weights = check.seen.fingerprints || check.seen.layers || check.seen.logits;
   if (status == KVS_OK) status = diagnose(&check, &report->findings, &report->count, err);
   if (status == KVS_OK) status = settle(&check, report, err);
   check_free(&check);
