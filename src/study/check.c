@@ -114,7 +114,7 @@ static kvs_status recompute_all(struct check *check, kvs_error *err) {
  * used. */
 static bool position_judged(const struct check *check) {
   const struct check_seen *s = &check->seen;
-  return s->fingerprints || ((s->claims || s->positions) && (s->products || check->ours));
+  return s->fingerprints || ((s->claims || s->positions) && (s->scores || check->ours));
 }
 
 static kvs_status remark_seen(struct check *check, kvs_error *err) {
