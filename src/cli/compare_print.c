@@ -304,5 +304,6 @@ void compare_put_list(const struct compare_view *view, const struct comparison *
   put_names(view, sorted, count, COMPARE_ANSWERS, "Invisible in this text, visible in the answers");
   put_names(view, sorted, count, COMPARE_FED, "The same tokens were fed to both, the numbers differ");
   put_names(view, sorted, count, COMPARE_SAME, "No difference, not one bit");
+  put_names(view, sorted, count, COMPARE_BLIND, "Nothing was logged in both");
   put_names(view, sorted, count, COMPARE_LONGER, "No difference, not one bit, as far as the correct run goes");
 }

@@ -100,7 +100,10 @@ static void add_first(struct row *row, const struct comparison *c) {
 }
 
 static bool add_summary(struct row *row, const struct compare_view *view, const struct comparison *c) {
-  static const char *const verdicts[] = {"same", "longer", "fed", "invisible", "answers", "visible"};
+  static const char *const verdicts[] = {
+      [COMPARE_SAME] = "same",      [COMPARE_BLIND] = "blind",         [COMPARE_LONGER] = "longer",
+      [COMPARE_FED] = "fed",        [COMPARE_INVISIBLE] = "invisible", [COMPARE_ANSWERS] = "answers",
+      [COMPARE_VISIBLE] = "visible"};
   char sentence[512];
   char *text_a = vocabulary_text(view->vocabulary, c->text_a, c->length_a);
   char *text_b = vocabulary_text(view->vocabulary, c->text_b, c->length_b);
