@@ -14,6 +14,34 @@ struct prompt_source {
   bool special; /* <|endoftext|> in it is the token, not its letters */
 };
 
+/* Rows of an option table: where a model and a prompt come from. The command's `struct values` has `const char *model` and
+ * `struct prompt_source prompt`. */
+#define MODEL_AND_PROMPT_OPTIONS                                                                                       \
+  {.name = "model",                                                                                                    \
+   .letter = 'm',                                                                                                      \
+   .kind = OPTION_STRING,                                                                                              \
+   .argument = "MODEL",                                                                                                \
+   .offset = offsetof(struct values, model),                                                                           \
+   .completion = "model",                                                                                              \
+   .help = "a directory or a built-in model's name (default: austen)"},                                                \
+      {.name = "prompt",                                                                                               \
+       .letter = 'p',                                                                                                  \
+       .kind = OPTION_STRING,                                                                                          \
+       .argument = "TEXT",                                                                                             \
+       .offset = offsetof(struct values, prompt.text),                                                                 \
+       .help = "the prompt (default: the built-in model's own)"},                                                      \
+      {.name = "file",                                                                                                 \
+       .letter = 'f',                                                                                                  \
+       .kind = OPTION_STRING,                                                                                          \
+       .argument = "FILE",                                                                                             \
+       .offset = offsetof(struct values, prompt.file),                                                                 \
+       .completion = "file",                                                                                           \
+       .help = "read the prompt from a file; - is standard input"},                                                    \
+  {                                                                                                                    \
+    .name = "special", .kind = OPTION_FLAG, .offset = offsetof(struct values, prompt.special),                         \
+    .help = "in the prompt, <|endoftext|> and its like are the special tokens, not text"                               \
+  }
+
 /* A model that is ready to decode a prompt. Zero it first; free it with session_free, also after a failure. */
 struct session {
   kvs_model *model;
