@@ -1,79 +1,93 @@
 /* kernels_linear.h: y = b + x·W, the part of kernels_vector.h (which includes it) that nearly all the time goes into: one row of x
  * while the weights stream past, and many rows in tiles. */
 
-/* ---- linear, one row of x: the weights stream past once ------------------------------------------------------------- */
+/* ---- one row of x: the weights stream past once --------------------------------------------------------------------- */
 
 #define STREAMS 8 /* rows of w that are read side by side */
 
 /* Vectors of columns that are done together: two lines of a row, as far as registers go. */
 #define GROUP(dtype) ((dtype) == KVS_F32 || GROUP_MOST * WIDTH < 64 ? 32 / WIDTH : 64 / WIDTH)
 
-/* Where weights lie: a row's columns at hand, bytes to the row below, and bytes to what will be needed soon. */
-typedef struct weight_rows {
-  const char *at;
-  size_t below, soon;
-} weight_rows;
+/* Where a block's sums are while its rows pass, and what they are added to in the end, if they are. */
+typedef struct block_place {
+  float *sums, *y;
+  bool first, last; /* of the block's rows: they begin at 0; they are complete */
+} block_place;
 
-/* `vecs` vectors of y, with `count` ≤ STREAMS rows of w. The block's sums so far come from `sums` (from 0 in the block's first
- * rows) and go back there, or onto y in its last. `columns` < WIDTH: fewer than one vector. */
-INLINE void add_columns(float *y, float *sums, const vec *x_i, weight_rows w, kvs_dtype dtype, int count, int vecs,
-                        int columns, bool first, bool last) {
+/* `vecs` vectors of a block's sums, with `count` ≤ STREAMS rows of w, the first of which lies at `w`. Two lines of each row are
+ * read together. 16-bit rows pass so fast that the CPU's own foresight fails: the rows after these are asked for.
+ * `columns` < WIDTH: fewer than one vector. */
+INLINE void add_columns(block_place to, int j, const vec *x_i, const char *w, size_t below, kvs_dtype dtype, int count,
+                        int vecs, int columns) {
   vec sum[GROUP_MOST];
 #pragma GCC unroll 8
-  for (int g = 0; g < vecs; g++) sum[g] = first ? v_zero() : v_load(sums + g * WIDTH);
+  for (int g = 0; g < vecs; g++) sum[g] = to.first ? v_zero() : v_load_some(to.sums + j + g * WIDTH, columns);
 #pragma GCC unroll 8
   for (int u = 0; u < count; u++) {
 #pragma GCC unroll 8
-    for (int g = 0; g < vecs; g++) sum[g] = v_fma(x_i[u], load_some(w.at, dtype, (size_t)(g * WIDTH), columns), sum[g]);
-    for (size_t line = 0; line < (size_t)(vecs * WIDTH) * (dtype == KVS_F32 ? 4 : 2); line += 64)
-      __builtin_prefetch(w.at + w.soon + line, 0, 2);
-    w.at += w.below;
+    for (int g = 0; g < vecs; g++) sum[g] = v_fma(x_i[u], load_some(w, dtype, (size_t)(g * WIDTH), columns), sum[g]);
+    if (dtype != KVS_F32)
+      for (int line = 0; line < vecs * WIDTH * 2; line += 64) __builtin_prefetch(w + STREAMS * below + line, 0, 2);
+    w += below;
   }
 #pragma GCC unroll 8
   for (int g = 0; g < vecs; g++) {
-    float *to = y + g * WIDTH;
-    if (!last)
-      v_store(sums + g * WIDTH, sum[g]);
-    else if (columns >= WIDTH)
-      v_store(to, v_add(v_load(to), sum[g]));
-    else
-      v_store_some(to, v_add(v_load_some(to, columns), sum[g]), columns);
+    float *at = (to.last && to.y ? to.y : to.sums) + j + g * WIDTH;
+    v_store_some(at, to.last && to.y ? v_add(v_load_some(at, columns), sum[g]) : sum[g], columns);
   }
 }
 
-/* All columns for rows i to i + count. Two lines of each row are read together, and the same of the rows after these are asked
- * for: a thread's part of a row may be short, and at its end the CPU's own foresight fails. */
-INLINE void add_rows(float *y, float *block, const float *x, const kvs_tensor *w, kvs_dtype dtype, int i, int count,
-                     int begin, int end, bool first, bool last) {
+/* `count` rows of w from row i on. */
+INLINE void add_rows(block_place to, const float *x, const kvs_tensor *w, kvs_dtype dtype, int i, int count, int begin,
+                     int end) {
   const size_t size = dtype == KVS_F32 ? 4 : 2;
   const int group = GROUP(dtype);
-  weight_rows rows = {(const char *)w->data + ((size_t)i * (size_t)w->cols + (size_t)begin) * size,
-                      (size_t)w->cols * size, 0};
-  if (i + 2 * STREAMS <= w->rows) rows.soon = STREAMS * rows.below;
+  size_t below = (size_t)w->cols * size;
+  const char *at = (const char *)w->data + (size_t)i * below + (size_t)begin * size;
   vec x_i[STREAMS];
 #pragma GCC unroll 8
   for (int u = 0; u < STREAMS; u++) x_i[u] = u < count ? v_set(x[i + u]) : v_zero();
   int j = begin;
-  for (; j + group * WIDTH <= end; j += group * WIDTH, rows.at += (size_t)(group * WIDTH) * size)
-    add_columns(y + j, block + (j - begin), x_i, rows, dtype, count, group, WIDTH, first, last);
-  for (; j + WIDTH <= end; j += WIDTH, rows.at += WIDTH * size)
-    add_columns(y + j, block + (j - begin), x_i, rows, dtype, count, 1, WIDTH, first, last);
-  if (j < end) add_columns(y + j, block + (j - begin), x_i, rows, dtype, count, 1, end - j, first, last);
+  for (; j + group * WIDTH <= end; j += group * WIDTH, at += (size_t)(group * WIDTH) * size)
+    add_columns(to, j, x_i, at, below, dtype, count, group, WIDTH);
+  for (; j + WIDTH <= end; j += WIDTH, at += WIDTH * size) add_columns(to, j, x_i, at, below, dtype, count, 1, WIDTH);
+  if (j < end) add_columns(to, j, x_i, at, below, dtype, count, 1, end - j);
 }
 
-INLINE void linear_one(float *y, const float *x, const kvs_tensor *w, kvs_dtype dtype, int begin, int end,
-                       float *block) {
-  for (int i = 0; i < w->rows; i += STREAMS) {
-    int left = w->rows - i;
-    bool first = i % KVS_BLOCK == 0, last = i % KVS_BLOCK == KVS_BLOCK - STREAMS || left <= STREAMS;
+INLINE void blocks_of(float *y, float *sums, const float *x, const kvs_tensor *w, kvs_dtype dtype, int first, int last,
+                      int begin, int end) {
+  int rows = last * KVS_BLOCK < w->rows ? last * KVS_BLOCK : w->rows;
+  for (int i = first * KVS_BLOCK; i < rows; i += STREAMS) {
+    int left = rows - i, in_block = i % KVS_BLOCK;
+    block_place to = {y ? sums : sums + (size_t)(i / KVS_BLOCK) * (size_t)w->cols, y, in_block == 0,
+                      in_block == KVS_BLOCK - STREAMS || left <= STREAMS};
     if (left < STREAMS)
-      add_rows(y, block, x, w, dtype, i, left, begin, end, first, last);
-    else if (first)
-      add_rows(y, block, x, w, dtype, i, STREAMS, begin, end, true, last);
-    else if (last)
-      add_rows(y, block, x, w, dtype, i, STREAMS, begin, end, false, true);
+      add_rows(to, x, w, dtype, i, left, begin, end);
+    else if (to.first)
+      add_rows((block_place){to.sums, to.y, true, to.last}, x, w, dtype, i, STREAMS, begin, end);
+    else if (to.last)
+      add_rows((block_place){to.sums, to.y, false, true}, x, w, dtype, i, STREAMS, begin, end);
     else
-      add_rows(y, block, x, w, dtype, i, STREAMS, begin, end, false, false);
+      add_rows((block_place){to.sums, to.y, false, false}, x, w, dtype, i, STREAMS, begin, end);
+  }
+}
+
+static void blocks(float *y, float *sums, const float *x, const kvs_tensor *w, int first, int last, int begin,
+                   int end) {
+  if (w->dtype == KVS_F32)
+    blocks_of(y, sums, x, w, KVS_F32, first, last, begin, end);
+  else if (w->dtype == KVS_F16)
+    blocks_of(y, sums, x, w, KVS_F16, first, last, begin, end);
+  else
+    blocks_of(y, sums, x, w, KVS_BF16, first, last, begin, end);
+}
+
+static void add_blocks(float *y, const float *sums, int cols, int first, int last, int begin, int end) {
+  for (int j = begin; j < end; j += WIDTH) {
+    int n = end - j < WIDTH ? end - j : WIDTH;
+    vec sum = v_load_some(y + j, n);
+    for (int b = first; b < last; b++) sum = v_add(sum, v_load_some(sums + (size_t)b * (size_t)cols + (size_t)j, n));
+    v_store_some(y + j, sum, n);
   }
 }
 
@@ -218,23 +232,7 @@ static void linear_many(float *y, const float *x, int rows, const kvs_linear *li
 }
 
 static void linear(float *y, const float *x, int rows, const kvs_linear *linear, int begin, int end, float *pack) {
-  const kvs_tensor *w = &linear->w;
-  size_t n_in = (size_t)w->rows, n_out = (size_t)w->cols;
-  if (rows > 1) {
-    for (int r = 0; r < rows; r += PACK_ROWS)
-      linear_many(y + (size_t)r * n_out, x + (size_t)r * n_in, rows - r < PACK_ROWS ? rows - r : PACK_ROWS, linear,
-                  begin, end, pack);
-    return;
-  }
-  memcpy(y + begin, linear->b + begin, (size_t)(end - begin) * sizeof(float));
-  const int room = KVS_PACK_FLOATS / WIDTH * WIDTH; /* for a block's sums */
-  for (int from = begin; from < end; from += room) {
-    int to = end - from < room ? end : from + room;
-    if (w->dtype == KVS_F32)
-      linear_one(y, x, w, KVS_F32, from, to, pack);
-    else if (w->dtype == KVS_F16)
-      linear_one(y, x, w, KVS_F16, from, to, pack);
-    else
-      linear_one(y, x, w, KVS_BF16, from, to, pack);
-  }
+  for (int r = 0; r < rows; r += PACK_ROWS)
+    linear_many(y + (size_t)r * (size_t)linear->w.cols, x + (size_t)r * (size_t)linear->w.rows,
+                rows - r < PACK_ROWS ? rows - r : PACK_ROWS, linear, begin, end, pack);
 }

@@ -17,14 +17,17 @@ static void widen(float *to, const void *row, kvs_dtype dtype, int n) {
   for (int i = 0; i < n; i++) to[i] = element(row, dtype, (size_t)i);
 }
 
+/* One block of an element's sum. */
+static float block_sum(const float *x, const kvs_tensor *w, int block, int j) {
+  float sum = 0;
+  for (int i = block * KVS_BLOCK; i < w->rows && i < (block + 1) * KVS_BLOCK; i++)
+    sum = fmaf(x[i], element(w->data, w->dtype, (size_t)i * (size_t)w->cols + (size_t)j), sum);
+  return sum;
+}
+
 static float linear_element(const float *x, const kvs_tensor *w, int j, float bias) {
   float sum = bias;
-  for (int first = 0; first < w->rows; first += KVS_BLOCK) {
-    float block = 0;
-    for (int i = first; i < w->rows && i < first + KVS_BLOCK; i++)
-      block = fmaf(x[i], element(w->data, w->dtype, (size_t)i * (size_t)w->cols + (size_t)j), block);
-    sum += block;
-  }
+  for (int block = 0; block * KVS_BLOCK < w->rows; block++) sum += block_sum(x, w, block, j);
   return sum;
 }
 
@@ -34,6 +37,23 @@ static void linear(float *y, const float *x, int rows, const kvs_linear *linear,
   for (int r = 0; r < rows; r++)
     for (int j = begin; j < end; j++)
       y[(size_t)r * (size_t)w->cols + (size_t)j] = linear_element(x + (size_t)r * (size_t)w->rows, w, j, linear->b[j]);
+}
+
+static void blocks(float *y, float *sums, const float *x, const kvs_tensor *w, int first, int last, int begin,
+                   int end) {
+  for (int b = first; b < last; b++)
+    for (int j = begin; j < end; j++) {
+      float sum = block_sum(x, w, b, j);
+      if (y)
+        y[j] += sum;
+      else
+        sums[(size_t)b * (size_t)w->cols + (size_t)j] = sum;
+    }
+}
+
+static void add_blocks(float *y, const float *sums, int cols, int first, int last, int begin, int end) {
+  for (int b = first; b < last; b++)
+    for (int j = begin; j < end; j++) y[j] += sums[(size_t)b * (size_t)cols + (size_t)j];
 }
 
 /* Elements past the end count as 0·0, so that a lane's last bits do not depend on the vector width. */
@@ -110,6 +130,8 @@ const kvs_kernels kvs_kernels_reference = {
     .name = "reference",
     .widen = widen,
     .linear = linear,
+    .blocks = blocks,
+    .add_blocks = add_blocks,
     .dot_rows = dot_rows,
     .score = score,
     .softmax = softmax,

@@ -2,6 +2,10 @@
  * inside are the same however many threads there are. */
 #include "engine/ops.h"
 
+#include <string.h>
+
+#include "engine/numeric.h"
+
 /* Below about this many multiply-adds waking a thread costs more than it saves. */
 #define WORTH_SHARING 60000
 
@@ -55,9 +59,70 @@ static void linear_work(void *context, int thread, int threads) {
                             job->e->s.pack + (size_t)thread * KVS_PACK_FLOATS);
 }
 
+/* One row of x: reading w is what takes the time, and memory is read fastest from end to end. So a share is whole blocks of w's
+ * rows, which lie together. Where the blocks do not go round, the columns are cut into parts as well; pieces are numbered
+ * part by part. Each part's first thread adds its blocks to y at once; the sums of all others wait until then. */
+typedef struct row_job {
+  kvs_engine *e;
+  float *y;
+  const float *x;
+  const kvs_linear *linear;
+  int blocks, parts;
+  int waiting[KVS_MOST_THREADS]; /* [parts] the first block that is not in y yet */
+} row_job;
+
+static void row_work(void *context, int thread, int threads) {
+  row_job *job = context;
+  const kvs_linear *linear = job->linear;
+  int piece, end_piece, begin, end;
+  kvs_pool_share(job->blocks * job->parts, 1, thread, threads, &piece, &end_piece);
+  for (int next; piece < end_piece; piece = next) {
+    int part = piece / job->blocks, first = piece % job->blocks;
+    next = (part + 1) * job->blocks < end_piece ? (part + 1) * job->blocks : end_piece;
+    kvs_pool_share(linear->w.cols, 32, part, job->parts, &begin, &end);
+    if (first == 0) {
+      memcpy(job->y + begin, linear->b + begin, (size_t)(end - begin) * sizeof(float));
+      job->waiting[part] = next - piece;
+    }
+    float *sums = first == 0 ? job->e->s.pack + (size_t)thread * KVS_PACK_FLOATS : job->e->s.sums;
+    job->e->kernels->blocks(first == 0 ? job->y : NULL, sums, job->x, &linear->w, first, first + next - piece, begin,
+                            end);
+  }
+}
+
+static void waiting_work(void *context, int thread, int threads) {
+  row_job *job = context;
+  for (int part = 0; part < job->parts; part++) {
+    int from, to, begin, end;
+    kvs_pool_share(job->linear->w.cols, 32, part, job->parts, &from, &to);
+    kvs_pool_share(to - from, 32, thread, threads, &begin, &end);
+    job->e->kernels->add_blocks(job->y, job->e->s.sums, job->linear->w.cols, job->waiting[part], job->blocks,
+                                from + begin, from + end);
+  }
+}
+
+/* The fewest parts that let as many pieces go to each thread. */
+static int parts_for(int blocks, int threads) {
+  int parts = 1;
+  while (blocks * parts % threads) parts++;
+  return parts;
+}
+
+static void linear_row(kvs_engine *e, float *y, const float *x, const kvs_linear *linear) {
+  int blocks = (linear->w.rows + KVS_BLOCK - 1) / KVS_BLOCK;
+  double size = (double)linear->w.rows * linear->w.cols;
+  row_job job = {.e = e, .y = y, .x = x, .linear = linear, .blocks = blocks, .parts = 1};
+  if (size >= WORTH_SHARING) job.parts = parts_for(blocks, kvs_pool_threads(e->pool));
+  run(e, size, row_work, &job);
+  run(e, size / KVS_BLOCK, waiting_work, &job);
+}
+
 void kvs_op_linear(kvs_engine *e, float *y, const float *x, int rows, const kvs_linear *linear) {
   linear_job job = {e, y, x, rows, linear};
-  run(e, (double)rows * linear->w.rows * linear->w.cols, linear_work, &job);
+  if (rows == 1)
+    linear_row(e, y, x, linear);
+  else
+    run(e, (double)rows * linear->w.rows * linear->w.cols, linear_work, &job);
 }
 
 typedef struct activate_job {

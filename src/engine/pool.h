@@ -4,6 +4,8 @@
 
 #include "kvstep/error.h"
 
+#define KVS_MOST_THREADS 256
+
 typedef struct kvs_pool kvs_pool;
 
 /* Does part `thread` of `threads` parts. */

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#define MAX_THREADS 256
+#include "engine/numeric.h"
 
 /* ---- memory -------------------------------------------------------------------------------------------------------- */
 
@@ -48,11 +48,13 @@ static kvs_status allocate(kvs_engine *e, kvs_error *err) {
   e->s.pack = floats((size_t)kvs_pool_threads(e->pool), KVS_PACK_FLOATS);
   e->s.head_rows =
       floats((size_t)kvs_pool_threads(e->pool), (size_t)c->n_ctx * (size_t)c->head_dim + 2 * (size_t)c->n_head);
+  size_t blocks = ((size_t)c->n_inner + (size_t)c->n_embd) / KVS_BLOCK + 2; /* of either, and a third of c_attn's */
+  e->s.sums = floats(blocks, (size_t)(c->n_inner > 3 * c->n_embd ? c->n_inner : 3 * c->n_embd));
   e->last_logits = floats(1, (size_t)c->n_vocab);
   e->shown_k = floats(1, (size_t)c->n_embd);
   e->shown_v = floats(1, (size_t)c->n_embd);
   e->prompt = calloc((size_t)c->n_ctx, sizeof *e->prompt);
-  if (!e->s.head_rows || !e->prompt || !e->s.scores || !e->s.weights || !e->s.logits || !e->s.pack || !e->last_logits ||
+  if (!e->s.head_rows || !e->prompt || !e->s.scores || !e->s.weights || !e->s.logits || !e->s.pack || !e->s.sums || !e->last_logits ||
       !e->shown_k || !e->shown_v)
     return kvs_fail_memory(err, "creating the engine");
   return kvs_scratch_grow(e, 1, err);
@@ -66,9 +68,9 @@ kvs_status kvs_engine_create(const kvs_model *model, const kvs_engine_options *o
   if (!kernels)
     return kvs_fail(err, KVS_ERR_USAGE, "no kernel '%s' on this CPU; the fastest it has is '%s'", given.kernel,
                     kvs_kernel_name(0));
-  if (given.threads < 0 || given.threads > MAX_THREADS)
+  if (given.threads < 0 || given.threads > KVS_MOST_THREADS)
     return kvs_fail(err, KVS_ERR_USAGE, "%d threads: give 1 to %d, or 0 for as many as there are cores", given.threads,
-                    MAX_THREADS);
+                    KVS_MOST_THREADS);
   kvs_engine *e = calloc(1, sizeof *e);
   if (!e) return kvs_fail_memory(err, "creating the engine");
   e->model = model;
@@ -92,6 +94,7 @@ void kvs_engine_free(kvs_engine *e) {
   free(e->s.weights);
   free(e->s.logits);
   free(e->s.pack);
+  free(e->s.sums);
   free(e->s.head_rows);
   free(e->prompt);
   free(e->last_logits);
