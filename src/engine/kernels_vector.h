@@ -100,7 +100,9 @@ INLINE void dot_sums(vec sum[][DOT_WORDS][LANE_VECS], const float *a, size_t a_s
       size_t at = (size_t)(i + l * WIDTH);
 #pragma GCC unroll 8
       for (int u = 0; u < words; u++) {
-        vec b_u = load(b, dtype, b_at + (size_t)u * b_stride + at);
+        size_t b_from = b_at + (size_t)u * b_stride + at;
+        vec b_u = load(b, dtype, b_from);
+        if (dtype != KVS_F32 && rows == 1) __builtin_prefetch((const uint16_t *)b + b_from + 512, 0, 2);
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) sum[r][u][l] = v_fma(v_load(a + (size_t)r * a_stride + at), b_u, sum[r][u][l]);
       }
