@@ -15,13 +15,12 @@ typedef struct kvs_kernels {
    * term. x [rows][w.rows], y [rows][w.cols]. `pack` is this thread's own room for KVS_PACK_FLOATS floats. */
   void (*linear)(float *y, const float *x, int rows, const kvs_linear *linear, int begin, int end, float *pack);
 
-  /* The same for one row of x, by blocks: sums[b][j] = Σ_i x[i]·w[i][j], i in block b, for first ≤ b < last and
-   * begin ≤ j < end. Given a y, each is added to y[j] instead, b ascending, and sums[0] is but room to work in.
-   * x [w.rows], sums [blocks of w.rows][w.cols], y [w.cols]. */
-  void (*blocks)(float *y, float *sums, const float *x, const kvs_tensor *w, int first, int last, int begin, int end);
+  /* One row of x in two steps, for the same sums as linear's. First sums[b][j] = Σ_i x[i]·w[i][j], i in block b, for
+   * first ≤ b < last and begin ≤ j < end. x [w.rows], sums [blocks of w.rows][w.cols]. */
+  void (*block_sums)(float *sums, const float *x, const kvs_tensor *w, int first, int last, int begin, int end);
 
-  /* y[j] += sums[b][j] for first ≤ b < last, b ascending, begin ≤ j < end. sums [last][cols]. */
-  void (*add_blocks)(float *y, const float *sums, int cols, int first, int last, int begin, int end);
+  /* Then y[j] = bias[j] + Σ_b sums[b][j], b ascending, for begin ≤ j < end. sums [blocks][cols]. */
+  void (*add_blocks)(float *y, const float *bias, const float *sums, int blocks, int cols, int begin, int end);
 
   /* y[r·y_stride + j] = Σ_i x[r][i]·w[j][i] for begin ≤ j < end: sums in KVS_LANES lanes, folded. x [rows][w.cols]. */
   void (*dot_rows)(float *y, int y_stride, const float *x, int rows, const kvs_tensor *w, int begin, int end);

@@ -8,20 +8,14 @@
 /* Vectors of columns that are done together: two lines of a row, as far as registers go. */
 #define GROUP(dtype) ((dtype) == KVS_F32 || GROUP_MOST * WIDTH < 64 ? 32 / WIDTH : 64 / WIDTH)
 
-/* Where a block's sums are while its rows pass, and what they are added to in the end, if they are. */
-typedef struct block_place {
-  float *sums, *y;
-  bool first, last; /* of the block's rows: they begin at 0; they are complete */
-} block_place;
-
 /* `vecs` vectors of a block's sums, with `count` ≤ STREAMS rows of w, the first of which lies at `w`. Two lines of each row are
- * read together. 16-bit rows pass so fast that the CPU's own foresight fails: the rows after these are asked for.
- * `columns` < WIDTH: fewer than one vector. */
-INLINE void add_columns(block_place to, int j, const vec *x_i, const char *w, size_t below, kvs_dtype dtype, int count,
-                        int vecs, int columns) {
+ * read together. 16-bit rows pass so fast that the CPU's own foresight fails: the rows after these are asked for. `begins`: these
+ * are the block's first rows. `columns` < WIDTH: fewer than one vector. */
+INLINE void add_columns(float *sums, const vec *x_i, const char *w, size_t below, kvs_dtype dtype, int count, int vecs,
+                        int columns, bool begins) {
   vec sum[GROUP_MOST];
 #pragma GCC unroll 8
-  for (int g = 0; g < vecs; g++) sum[g] = to.first ? v_zero() : v_load_some(to.sums + j + g * WIDTH, columns);
+  for (int g = 0; g < vecs; g++) sum[g] = begins ? v_zero() : load_some(sums, KVS_F32, (size_t)(g * WIDTH), columns);
 #pragma GCC unroll 8
   for (int u = 0; u < count; u++) {
 #pragma GCC unroll 8
@@ -31,15 +25,16 @@ INLINE void add_columns(block_place to, int j, const vec *x_i, const char *w, si
     w += below;
   }
 #pragma GCC unroll 8
-  for (int g = 0; g < vecs; g++) {
-    float *at = (to.last && to.y ? to.y : to.sums) + j + g * WIDTH;
-    v_store_some(at, to.last && to.y ? v_add(v_load_some(at, columns), sum[g]) : sum[g], columns);
-  }
+  for (int g = 0; g < vecs; g++)
+    if (columns >= WIDTH)
+      v_store(sums + g * WIDTH, sum[g]);
+    else
+      v_store_some(sums + g * WIDTH, sum[g], columns);
 }
 
 /* `count` rows of w from row i on. */
-INLINE void add_rows(block_place to, const float *x, const kvs_tensor *w, kvs_dtype dtype, int i, int count, int begin,
-                     int end) {
+INLINE void add_rows(float *sums, const float *x, const kvs_tensor *w, kvs_dtype dtype, int i, int count, int begin,
+                     int end, bool begins) {
   const size_t size = dtype == KVS_F32 ? 4 : 2;
   const int group = GROUP(dtype);
   size_t below = (size_t)w->cols * size;
@@ -49,44 +44,40 @@ INLINE void add_rows(block_place to, const float *x, const kvs_tensor *w, kvs_dt
   for (int u = 0; u < STREAMS; u++) x_i[u] = u < count ? v_set(x[i + u]) : v_zero();
   int j = begin;
   for (; j + group * WIDTH <= end; j += group * WIDTH, at += (size_t)(group * WIDTH) * size)
-    add_columns(to, j, x_i, at, below, dtype, count, group, WIDTH);
-  for (; j + WIDTH <= end; j += WIDTH, at += WIDTH * size) add_columns(to, j, x_i, at, below, dtype, count, 1, WIDTH);
-  if (j < end) add_columns(to, j, x_i, at, below, dtype, count, 1, end - j);
+    add_columns(sums + j, x_i, at, below, dtype, count, group, WIDTH, begins);
+  for (; j + WIDTH <= end; j += WIDTH, at += WIDTH * size)
+    add_columns(sums + j, x_i, at, below, dtype, count, 1, WIDTH, begins);
+  if (j < end) add_columns(sums + j, x_i, at, below, dtype, count, 1, end - j, begins);
 }
 
-INLINE void blocks_of(float *y, float *sums, const float *x, const kvs_tensor *w, kvs_dtype dtype, int first, int last,
-                      int begin, int end) {
+INLINE void block_sums_of(float *sums, const float *x, const kvs_tensor *w, kvs_dtype dtype, int first, int last,
+                          int begin, int end) {
   int rows = last * KVS_BLOCK < w->rows ? last * KVS_BLOCK : w->rows;
   for (int i = first * KVS_BLOCK; i < rows; i += STREAMS) {
-    int left = rows - i, in_block = i % KVS_BLOCK;
-    block_place to = {y ? sums : sums + (size_t)(i / KVS_BLOCK) * (size_t)w->cols, y, in_block == 0,
-                      in_block == KVS_BLOCK - STREAMS || left <= STREAMS};
-    if (left < STREAMS)
-      add_rows(to, x, w, dtype, i, left, begin, end);
-    else if (to.first)
-      add_rows((block_place){to.sums, to.y, true, to.last}, x, w, dtype, i, STREAMS, begin, end);
-    else if (to.last)
-      add_rows((block_place){to.sums, to.y, false, true}, x, w, dtype, i, STREAMS, begin, end);
+    float *block = sums + (size_t)(i / KVS_BLOCK) * (size_t)w->cols;
+    if (rows - i < STREAMS)
+      add_rows(block, x, w, dtype, i, rows - i, begin, end, i % KVS_BLOCK == 0);
+    else if (i % KVS_BLOCK == 0)
+      add_rows(block, x, w, dtype, i, STREAMS, begin, end, true);
     else
-      add_rows((block_place){to.sums, to.y, false, false}, x, w, dtype, i, STREAMS, begin, end);
+      add_rows(block, x, w, dtype, i, STREAMS, begin, end, false);
   }
 }
 
-static void blocks(float *y, float *sums, const float *x, const kvs_tensor *w, int first, int last, int begin,
-                   int end) {
+static void block_sums(float *sums, const float *x, const kvs_tensor *w, int first, int last, int begin, int end) {
   if (w->dtype == KVS_F32)
-    blocks_of(y, sums, x, w, KVS_F32, first, last, begin, end);
+    block_sums_of(sums, x, w, KVS_F32, first, last, begin, end);
   else if (w->dtype == KVS_F16)
-    blocks_of(y, sums, x, w, KVS_F16, first, last, begin, end);
+    block_sums_of(sums, x, w, KVS_F16, first, last, begin, end);
   else
-    blocks_of(y, sums, x, w, KVS_BF16, first, last, begin, end);
+    block_sums_of(sums, x, w, KVS_BF16, first, last, begin, end);
 }
 
-static void add_blocks(float *y, const float *sums, int cols, int first, int last, int begin, int end) {
+static void add_blocks(float *y, const float *bias, const float *sums, int blocks, int cols, int begin, int end) {
   for (int j = begin; j < end; j += WIDTH) {
     int n = end - j < WIDTH ? end - j : WIDTH;
-    vec sum = v_load_some(y + j, n);
-    for (int b = first; b < last; b++) sum = v_add(sum, v_load_some(sums + (size_t)b * (size_t)cols + (size_t)j, n));
+    vec sum = load_some(bias, KVS_F32, (size_t)j, n);
+    for (int b = 0; b < blocks; b++) sum = v_add(sum, load_some(sums, KVS_F32, (size_t)b * (size_t)cols + (size_t)j, n));
     v_store_some(y + j, sum, n);
   }
 }

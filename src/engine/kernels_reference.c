@@ -39,21 +39,16 @@ static void linear(float *y, const float *x, int rows, const kvs_linear *linear,
       y[(size_t)r * (size_t)w->cols + (size_t)j] = linear_element(x + (size_t)r * (size_t)w->rows, w, j, linear->b[j]);
 }
 
-static void blocks(float *y, float *sums, const float *x, const kvs_tensor *w, int first, int last, int begin,
-                   int end) {
+static void block_sums(float *sums, const float *x, const kvs_tensor *w, int first, int last, int begin, int end) {
   for (int b = first; b < last; b++)
-    for (int j = begin; j < end; j++) {
-      float sum = block_sum(x, w, b, j);
-      if (y)
-        y[j] += sum;
-      else
-        sums[(size_t)b * (size_t)w->cols + (size_t)j] = sum;
-    }
+    for (int j = begin; j < end; j++) sums[(size_t)b * (size_t)w->cols + (size_t)j] = block_sum(x, w, b, j);
 }
 
-static void add_blocks(float *y, const float *sums, int cols, int first, int last, int begin, int end) {
-  for (int b = first; b < last; b++)
-    for (int j = begin; j < end; j++) y[j] += sums[(size_t)b * (size_t)cols + (size_t)j];
+static void add_blocks(float *y, const float *bias, const float *sums, int blocks, int cols, int begin, int end) {
+  for (int j = begin; j < end; j++) {
+    y[j] = bias[j];
+    for (int b = 0; b < blocks; b++) y[j] += sums[(size_t)b * (size_t)cols + (size_t)j];
+  }
 }
 
 /* Elements past the end count as 0·0, so that a lane's last bits do not depend on the vector width. */
@@ -130,7 +125,7 @@ const kvs_kernels kvs_kernels_reference = {
     .name = "reference",
     .widen = widen,
     .linear = linear,
-    .blocks = blocks,
+    .block_sums = block_sums,
     .add_blocks = add_blocks,
     .dot_rows = dot_rows,
     .score = score,

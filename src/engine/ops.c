@@ -2,12 +2,12 @@
  * inside are the same however many threads there are. */
 #include "engine/ops.h"
 
-#include <string.h>
+#include <stdatomic.h>
 
 #include "engine/numeric.h"
 
 /* Below about this many multiply-adds waking a thread costs more than it saves. */
-#define WORTH_SHARING 60000
+#define WORTH_SHARING 16000
 
 static void run(kvs_engine *e, double multiply_adds, kvs_pool_work work, void *context) {
   if (multiply_adds < WORTH_SHARING)
@@ -59,62 +59,61 @@ static void linear_work(void *context, int thread, int threads) {
                             job->e->s.pack + (size_t)thread * KVS_PACK_FLOATS);
 }
 
-/* One row of x: reading w is what takes the time, and memory is read fastest from end to end. So a share is whole blocks of w's
- * rows, which lie together. Where the blocks do not go round, the columns are cut into parts as well; pieces are numbered
- * part by part. Each part's first thread adds its blocks to y at once; the sums of all others wait until then. */
+/* One row of x: reading w is what takes the time. Memory is read fastest from end to end, and no thread should wait for another
+ * that was held up. So w is cut into pieces, blocks of rows × panels of columns, numbered in the order in which they lie in
+ * memory, and the threads take them as they get done: whole blocks at first, single pieces near the end. */
+#define PANEL 256 /* columns: a piece takes a few microseconds */
+
 typedef struct row_job {
   kvs_engine *e;
   float *y;
   const float *x;
   const kvs_linear *linear;
-  int blocks, parts;
-  int waiting[KVS_MOST_THREADS]; /* [parts] the first block that is not in y yet */
+  int blocks, panels;
+  atomic_int next; /* the first piece that nobody has taken */
 } row_job;
 
+static bool take(row_job *job, int threads, int *first, int *last) {
+  int pieces = job->blocks * job->panels, from = atomic_load_explicit(&job->next, memory_order_relaxed), count;
+  do {
+    if (from == pieces) return false;
+    count = (pieces - from) / (threads + 1);
+    if (threads == 1 || count == 0) count = threads == 1 ? pieces : 1;
+    if (count > job->panels) count -= (from + count) % job->panels;
+  } while (!atomic_compare_exchange_weak(&job->next, &from, from + count));
+  *first = from, *last = from + count;
+  return true;
+}
+
 static void row_work(void *context, int thread, int threads) {
+  (void)thread;
   row_job *job = context;
-  const kvs_linear *linear = job->linear;
-  int piece, end_piece, begin, end;
-  kvs_pool_share(job->blocks * job->parts, 1, thread, threads, &piece, &end_piece);
-  for (int next; piece < end_piece; piece = next) {
-    int part = piece / job->blocks, first = piece % job->blocks;
-    next = (part + 1) * job->blocks < end_piece ? (part + 1) * job->blocks : end_piece;
-    kvs_pool_share(linear->w.cols, 32, part, job->parts, &begin, &end);
-    if (first == 0) {
-      memcpy(job->y + begin, linear->b + begin, (size_t)(end - begin) * sizeof(float));
-      job->waiting[part] = next - piece;
+  const kvs_tensor *w = &job->linear->w;
+  for (int piece, end; take(job, threads, &piece, &end);)
+    for (int next; piece < end; piece = next) {
+      int block = piece / job->panels, panel = piece % job->panels;
+      bool whole = panel == 0 && end - piece >= job->panels; /* whole blocks, else the rest of one */
+      next = whole ? end - end % job->panels : (block + 1) * job->panels < end ? (block + 1) * job->panels : end;
+      int panels = whole ? job->panels : panel + next - piece;
+      job->e->kernels->block_sums(job->e->s.sums, job->x, w, block, whole ? next / job->panels : block + 1,
+                                  panel * PANEL, panels == job->panels ? w->cols : panels * PANEL);
     }
-    float *sums = first == 0 ? job->e->s.pack + (size_t)thread * KVS_PACK_FLOATS : job->e->s.sums;
-    job->e->kernels->blocks(first == 0 ? job->y : NULL, sums, job->x, &linear->w, first, first + next - piece, begin,
-                            end);
-  }
 }
 
-static void waiting_work(void *context, int thread, int threads) {
+static void add_work(void *context, int thread, int threads) {
   row_job *job = context;
-  for (int part = 0; part < job->parts; part++) {
-    int from, to, begin, end;
-    kvs_pool_share(job->linear->w.cols, 32, part, job->parts, &from, &to);
-    kvs_pool_share(to - from, 32, thread, threads, &begin, &end);
-    job->e->kernels->add_blocks(job->y, job->e->s.sums, job->linear->w.cols, job->waiting[part], job->blocks,
-                                from + begin, from + end);
-  }
-}
-
-/* The fewest parts that let as many pieces go to each thread. */
-static int parts_for(int blocks, int threads) {
-  int parts = 1;
-  while (blocks * parts % threads) parts++;
-  return parts;
+  int cols = job->linear->w.cols, begin, end;
+  kvs_pool_share(cols, 16, thread, threads, &begin, &end);
+  job->e->kernels->add_blocks(job->y, job->linear->b, job->e->s.sums, job->blocks, cols, begin, end);
 }
 
 static void linear_row(kvs_engine *e, float *y, const float *x, const kvs_linear *linear) {
-  int blocks = (linear->w.rows + KVS_BLOCK - 1) / KVS_BLOCK;
-  double size = (double)linear->w.rows * linear->w.cols;
-  row_job job = {.e = e, .y = y, .x = x, .linear = linear, .blocks = blocks, .parts = 1};
-  if (size >= WORTH_SHARING) job.parts = parts_for(blocks, kvs_pool_threads(e->pool));
-  run(e, size, row_work, &job);
-  run(e, size / KVS_BLOCK, waiting_work, &job);
+  const kvs_tensor *w = &linear->w;
+  row_job job = {.e = e, .y = y, .x = x, .linear = linear, .blocks = (w->rows + KVS_BLOCK - 1) / KVS_BLOCK};
+  job.panels = w->cols < PANEL ? 1 : w->cols / PANEL;
+  atomic_init(&job.next, 0);
+  run(e, (double)w->rows * w->cols, row_work, &job);
+  run(e, (double)job.blocks * w->cols, add_work, &job);
 }
 
 void kvs_op_linear(kvs_engine *e, float *y, const float *x, int rows, const kvs_linear *linear) {

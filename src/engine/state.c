@@ -38,6 +38,8 @@ kvs_status kvs_scratch_grow(kvs_engine *e, int count, kvs_error *err) {
   return KVS_OK;
 }
 
+static size_t blocks_of(size_t rows) { return (rows + KVS_BLOCK - 1) / KVS_BLOCK; }
+
 static kvs_status allocate(kvs_engine *e, kvs_error *err) {
   const kvs_config *c = &e->model->config;
   size_t attention = (size_t)c->n_head * (size_t)c->n_ctx;
@@ -48,8 +50,9 @@ static kvs_status allocate(kvs_engine *e, kvs_error *err) {
   e->s.pack = floats((size_t)kvs_pool_threads(e->pool), KVS_PACK_FLOATS);
   e->s.head_rows =
       floats((size_t)kvs_pool_threads(e->pool), (size_t)c->n_ctx * (size_t)c->head_dim + 2 * (size_t)c->n_head);
-  size_t blocks = ((size_t)c->n_inner + (size_t)c->n_embd) / KVS_BLOCK + 2; /* of either, and a third of c_attn's */
-  e->s.sums = floats(blocks, (size_t)(c->n_inner > 3 * c->n_embd ? c->n_inner : 3 * c->n_embd));
+  size_t inner = (size_t)c->n_inner, n_embd = (size_t)c->n_embd, widest = inner > 3 * n_embd ? inner : 3 * n_embd;
+  size_t in_rows = blocks_of(n_embd) * widest, in_inner = blocks_of(inner) * n_embd;
+  e->s.sums = floats(1, in_rows > in_inner ? in_rows : in_inner);
   e->last_logits = floats(1, (size_t)c->n_vocab);
   e->shown_k = floats(1, (size_t)c->n_embd);
   e->shown_v = floats(1, (size_t)c->n_embd);
