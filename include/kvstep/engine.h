@@ -91,6 +91,12 @@ typedef struct kvs_observer {
   kvs_status (*step_end)(void *context, const kvs_step *step, kvs_error *err);
   /* Every step reported so far is complete: after each decode step, and once after a prefill's whole batch. */
   kvs_status (*settled)(void *context, kvs_error *err);
+  /* Called once after each `settled` that succeeded: what may be done beside the next step, such as writing this one down. Runs on
+   * one of the engine's threads if it has more than one, and may still run when the call that fed the tokens has returned; never
+   * two at once, and never later than the next `settled`. kvs_engine_settle waits for it, and so do kvs_engine_observe,
+   * kvs_engine_reset and kvs_engine_free: call one of them before `context` goes. What fails in it is told by the observer's
+   * next call. */
+  void (*behind)(void *context);
 } kvs_observer;
 
 /* ---- faults ---------------------------------------------------------------------------------------------------- */
@@ -150,6 +156,9 @@ KVS_API void kvs_engine_free(kvs_engine *engine);
 
 /* Empties the cache; steps count from 0 again. Observer and fault stay. */
 KVS_API void kvs_engine_reset(kvs_engine *engine);
+
+/* Waits until the observer's `behind` has done what it was left. */
+KVS_API void kvs_engine_settle(kvs_engine *engine);
 
 /* Sets who watches (copied; NULL for nobody). With an observer, prefill computes the logits of every token, so that each
  * step's logprob is known; without, only the last one's. */
