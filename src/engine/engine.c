@@ -26,7 +26,9 @@ static kvs_status feed_tokens(kvs_engine *e, kvs_feed *feed, kvs_error *err) {
   if (!status) status = kvs_detour_after(e, feed, err);
   /* The context's end is found before anything is touched; any other failure leaves half a step behind. */
   if (status && !(status == KVS_ERR_CONTEXT && e->steps == steps && e->detour_taken == detoured)) e->broken = true;
+  kvs_pool_settle(e->pool);
   if (!status && e->observer.settled) status = e->observer.settled(e->observer.context, err);
+  if (!status && e->observer.behind) kvs_pool_behind(e->pool, e->observer.behind, e->observer.context);
   return status;
 }
 

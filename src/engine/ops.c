@@ -2,44 +2,37 @@
  * inside are the same however many threads there are. */
 #include "engine/ops.h"
 
-#include <stdatomic.h>
-
 #include "engine/numeric.h"
 
 /* Below about this many multiply-adds waking a thread costs more than it saves. */
 #define WORTH_SHARING 16000
 
-static void run(kvs_engine *e, double multiply_adds, kvs_pool_work work, void *context) {
+static void run(kvs_engine *e, double multiply_adds, kvs_pool_range range, kvs_pool_work work, void *context) {
   if (multiply_adds < WORTH_SHARING)
-    work(context, 0, 1);
+    work(context, 0, 0, range.count);
   else
-    kvs_pool_run(e->pool, work, context);
+    kvs_pool_run(e->pool, range, work, context);
 }
 
 typedef struct norm_job {
   kvs_engine *e;
   float *y;
   const float *x;
-  int rows;
   const kvs_norm *norm;
 } norm_job;
 
-static void norm_work(void *context, int thread, int threads) {
+static void norm_work(void *context, int thread, int begin, int end) {
+  (void)thread;
   norm_job *job = context;
   const kvs_config *c = &job->e->model->config;
-  int begin, end;
-  kvs_pool_share(job->rows, 1, thread, threads, &begin, &end);
   for (size_t r = (size_t)begin; r < (size_t)end; r++)
     job->e->kernels->layer_norm(job->y + r * (size_t)c->n_embd, job->x + r * (size_t)c->n_embd, job->norm,
                                 c->layer_norm_epsilon, c->n_embd);
 }
 
 void kvs_op_layer_norm(kvs_engine *e, float *y, const float *x, int rows, const kvs_norm *norm) {
-  norm_job job = {e, y, x, rows, norm};
-  if (rows == 1)
-    norm_work(&job, 0, 1);
-  else
-    run(e, 4.0 * rows * e->model->config.n_embd, norm_work, &job);
+  norm_job job = {e, y, x, norm};
+  run(e, rows == 1 ? 0 : 4.0 * rows * e->model->config.n_embd, (kvs_pool_range){rows, 1, 0}, norm_work, &job);
 }
 
 typedef struct linear_job {
@@ -50,18 +43,14 @@ typedef struct linear_job {
   const kvs_linear *linear;
 } linear_job;
 
-static void linear_work(void *context, int thread, int threads) {
+static void linear_work(void *context, int thread, int begin, int end) {
   linear_job *job = context;
-  int begin, end;
-  kvs_pool_share(job->linear->w.cols, 32, thread, threads, &begin, &end);
-  if (begin < end)
-    job->e->kernels->linear(job->y, job->x, job->rows, job->linear, begin, end,
-                            job->e->s.pack + (size_t)thread * KVS_PACK_FLOATS);
+  job->e->kernels->linear(job->y, job->x, job->rows, job->linear, begin, end,
+                          job->e->s.pack + (size_t)thread * KVS_PACK_FLOATS);
 }
 
-/* One row of x: reading w is what takes the time. Memory is read fastest from end to end, and no thread should wait for another
- * that was held up. So w is cut into pieces, blocks of rows × panels of columns, numbered in the order in which they lie in
- * memory, and the threads take them as they get done: whole blocks at first, single pieces near the end. */
+/* One row of x: reading w is what takes the time, and memory is read fastest from end to end. So w is cut into pieces, blocks of
+ * rows × panels of columns, numbered in the order in which they lie in memory, and taken as whole blocks but near the end. */
 #define PANEL 256 /* columns: a piece takes a few microseconds */
 
 typedef struct row_job {
@@ -70,58 +59,47 @@ typedef struct row_job {
   const float *x;
   const kvs_linear *linear;
   int blocks, panels;
-  atomic_int next; /* the first piece that nobody has taken */
 } row_job;
 
-static bool take(row_job *job, int threads, int *first, int *last) {
-  int pieces = job->blocks * job->panels, from = atomic_load_explicit(&job->next, memory_order_relaxed), count;
-  do {
-    if (from == pieces) return false;
-    count = (pieces - from) / (threads + 1);
-    if (threads == 1 || count == 0) count = threads == 1 ? pieces : 1;
-    if (count > job->panels) count -= (from + count) % job->panels;
-  } while (!atomic_compare_exchange_weak(&job->next, &from, from + count));
-  *first = from, *last = from + count;
-  return true;
-}
-
-static void row_work(void *context, int thread, int threads) {
+/* Pieces begin … end: whole blocks in one go, and the panels of a block that is taken in part. */
+static void row_work(void *context, int thread, int begin, int end) {
   (void)thread;
   row_job *job = context;
   const kvs_tensor *w = &job->linear->w;
-  for (int piece, end; take(job, threads, &piece, &end);)
-    for (int next; piece < end; piece = next) {
-      int block = piece / job->panels, panel = piece % job->panels;
-      bool whole = panel == 0 && end - piece >= job->panels; /* whole blocks, else the rest of one */
-      next = whole ? end - end % job->panels : (block + 1) * job->panels < end ? (block + 1) * job->panels : end;
-      int panels = whole ? job->panels : panel + next - piece;
-      job->e->kernels->block_sums(job->e->s.sums, job->x, w, block, whole ? next / job->panels : block + 1,
-                                  panel * PANEL, panels == job->panels ? w->cols : panels * PANEL);
-    }
+  for (int piece = begin, next; piece < end; piece = next) {
+    int block = piece / job->panels, panel = piece % job->panels, blocks = 1, panels = job->panels - panel;
+    if (panel == 0 && end - piece >= job->panels)
+      blocks = (end - piece) / job->panels;
+    else if (panels > end - piece)
+      panels = end - piece;
+    next = piece + (panel == 0 && panels == job->panels ? blocks * panels : panels);
+    int end_column = panel + panels == job->panels ? w->cols : (panel + panels) * PANEL;
+    job->e->kernels->block_sums(job->e->s.sums, job->x, w, block, block + blocks, panel * PANEL, end_column);
+  }
 }
 
-static void add_work(void *context, int thread, int threads) {
+static void add_work(void *context, int thread, int begin, int end) {
+  (void)thread;
   row_job *job = context;
-  int cols = job->linear->w.cols, begin, end;
-  kvs_pool_share(cols, 16, thread, threads, &begin, &end);
-  job->e->kernels->add_blocks(job->y, job->linear->b, job->e->s.sums, job->blocks, cols, begin, end);
+  job->e->kernels->add_blocks(job->y, job->linear->b, job->e->s.sums, job->blocks, job->linear->w.cols, begin, end);
 }
 
 static void linear_row(kvs_engine *e, float *y, const float *x, const kvs_linear *linear) {
   const kvs_tensor *w = &linear->w;
-  row_job job = {.e = e, .y = y, .x = x, .linear = linear, .blocks = (w->rows + KVS_BLOCK - 1) / KVS_BLOCK};
-  job.panels = w->cols < PANEL ? 1 : w->cols / PANEL;
-  atomic_init(&job.next, 0);
-  run(e, (double)w->rows * w->cols, row_work, &job);
-  run(e, (double)job.blocks * w->cols, add_work, &job);
+  row_job job = {e, y, x, linear, (w->rows + KVS_BLOCK - 1) / KVS_BLOCK, w->cols < PANEL ? 1 : w->cols / PANEL};
+  run(e, (double)w->rows * w->cols, (kvs_pool_range){job.blocks * job.panels, 1, job.panels}, row_work, &job);
+  run(e, (double)job.blocks * w->cols, (kvs_pool_range){w->cols, 64, 0}, add_work, &job);
 }
 
 void kvs_op_linear(kvs_engine *e, float *y, const float *x, int rows, const kvs_linear *linear) {
   linear_job job = {e, y, x, rows, linear};
+  const kvs_tensor *w = &linear->w;
+  int share = (w->cols + kvs_pool_threads(e->pool) - 1) / kvs_pool_threads(e->pool);
+  share = (share + 31) / 32 * 32; /* one for each thread: x is packed anew for each part */
   if (rows == 1)
     linear_row(e, y, x, linear);
   else
-    run(e, (double)rows * linear->w.rows * linear->w.cols, linear_work, &job);
+    run(e, (double)rows * w->rows * w->cols, (kvs_pool_range){w->cols, share, 0}, linear_work, &job);
 }
 
 typedef struct activate_job {
@@ -130,16 +108,19 @@ typedef struct activate_job {
   size_t n;
 } activate_job;
 
-static void activate_work(void *context, int thread, int threads) {
+#define ACTIVATED 256 /* floats of x, as a unit of work */
+
+static void activate_work(void *context, int thread, int begin, int end) {
+  (void)thread;
   activate_job *job = context;
-  size_t begin = job->n / 16 * (size_t)thread / (size_t)threads * 16;
-  size_t end = thread + 1 == threads ? job->n : job->n / 16 * (size_t)(thread + 1) / (size_t)threads * 16;
-  job->e->kernels->activate(job->x + begin, end - begin, job->e->model->config.activation);
+  size_t from = (size_t)begin * ACTIVATED, to = (size_t)end * ACTIVATED;
+  job->e->kernels->activate(job->x + from, (to < job->n ? to : job->n) - from, job->e->model->config.activation);
 }
 
 void kvs_op_activate(kvs_engine *e, float *x, int rows) {
   activate_job job = {e, x, (size_t)rows * (size_t)e->model->config.n_inner};
-  run(e, 20.0 * (double)job.n, activate_work, &job); /* an activation costs about as much as twenty multiply-adds */
+  int units = (int)((job.n + ACTIVATED - 1) / ACTIVATED);
+  run(e, 20.0 * (double)job.n, (kvs_pool_range){units, 1, 0}, activate_work, &job); /* an activation costs about as much as twenty multiply-adds */
 }
 
 void kvs_op_add(float *sum, const float *a, const float *b, size_t n) {
@@ -153,18 +134,17 @@ typedef struct lm_head_job {
   int rows;
 } lm_head_job;
 
-static void lm_head_work(void *context, int thread, int threads) {
+static void lm_head_work(void *context, int thread, int begin, int end) {
+  (void)thread;
   lm_head_job *job = context;
   const kvs_model *model = job->e->model;
-  int begin, end;
-  kvs_pool_share(model->config.n_vocab, 16, thread, threads, &begin, &end);
   job->e->kernels->dot_rows(job->logits, model->config.n_vocab, job->x, job->rows, &model->lm_head, begin, end);
 }
 
 void kvs_op_lm_head(kvs_engine *e, float *logits, const float *x, int rows) {
   const kvs_config *c = &e->model->config;
   lm_head_job job = {e, logits, x, rows};
-  run(e, (double)rows * c->n_vocab * c->n_embd, lm_head_work, &job);
+  run(e, (double)rows * c->n_vocab * c->n_embd, (kvs_pool_range){c->n_vocab, 64, 0}, lm_head_work, &job);
 }
 
 /* ---- attention ----------------------------------------------------------------------------------------------------- */
@@ -177,7 +157,8 @@ typedef struct attend_job {
 
 static void attend(kvs_engine *e, const kvs_attend *tokens, int count, kvs_pool_work work) {
   attend_job job = {e, tokens, count};
-  run(e, (double)count * tokens[count - 1].plan->rows * e->model->config.n_embd, work, &job);
+  const kvs_config *c = &e->model->config;
+  run(e, (double)count * tokens[count - 1].plan->rows * c->n_embd, (kvs_pool_range){c->n_head, 1, 0}, work, &job);
 }
 
 /* One head's rows of `part`, K or V. Interleaved heads are not together in the cache: they are gathered into this thread's room. */
@@ -194,11 +175,9 @@ static const float *rows_of_head(const kvs_engine *e, const kvs_attend *t, int h
   return room;
 }
 
-static void score_work(void *context, int thread, int threads) {
+static void score_work(void *context, int thread, int begin, int end) {
   attend_job *job = context;
   const kvs_config *c = &job->e->model->config;
-  int begin, end;
-  kvs_pool_share(c->n_head, 1, thread, threads, &begin, &end);
   for (int h = begin; h < end; h++)
     for (const kvs_attend *t = job->tokens; t < job->tokens + job->count; t++) {
       const float *k = rows_of_head(job->e, t, h, thread, job->e->cache.k);
@@ -207,10 +186,9 @@ static void score_work(void *context, int thread, int threads) {
     }
 }
 
-static void softmax_work(void *context, int thread, int threads) {
+static void softmax_work(void *context, int thread, int begin, int end) {
+  (void)thread;
   attend_job *job = context;
-  int begin, end;
-  kvs_pool_share(job->e->model->config.n_head, 1, thread, threads, &begin, &end);
   for (int h = begin; h < end; h++)
     for (const kvs_attend *t = job->tokens; t < job->tokens + job->count; t++) {
       float *weights = t->weights + h * t->plan->rows;
@@ -230,11 +208,9 @@ static void softmax_across_heads(const kvs_engine *e, const kvs_attend *t) {
   }
 }
 
-static void mix_work(void *context, int thread, int threads) {
+static void mix_work(void *context, int thread, int begin, int end) {
   attend_job *job = context;
   const kvs_config *c = &job->e->model->config;
-  int begin, end;
-  kvs_pool_share(c->n_head, 1, thread, threads, &begin, &end);
   for (int h = begin; h < end; h++)
     for (const kvs_attend *t = job->tokens; t < job->tokens + job->count; t++) {
       const float *v = rows_of_head(job->e, t, h, thread, job->e->cache.v);

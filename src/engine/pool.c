@@ -1,7 +1,8 @@
 /* pool.c: threads that wake in microseconds while there is work and sleep when there is none.
  *
  * A worker spins for a moment after each piece of work, since in a decode step the next one comes at once, and then
- * waits on a condition variable, so that an idle program takes no CPU.
+ * waits on a condition variable, so that an idle program takes no CPU. Who comes late to a round finds it closed: nobody waits
+ * for a thread that has taken nothing.
  */
 #include "engine/pool.h"
 
@@ -10,12 +11,19 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
+#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include <time.h>
 
 #define SPINS 2000 /* pauses before a worker goes to sleep or the caller yields: a few tens of microseconds */
+
+/* A round of work in one word, so that a worker joins it or finds it closed, and nothing between: how many workers are inside,
+ * whether more may come, and the round's number. */
+#define INSIDE UINT64_C(0xFFFF)
+#define OPEN UINT64_C(0x10000)
+#define NUMBER UINT64_C(0x20000)
+
+typedef enum behind_state { NOTHING_BEHIND, BEHIND_WAITS, BEHIND_RUNS } behind_state;
 
 struct kvs_pool {
   int threads;
@@ -23,13 +31,19 @@ struct kvs_pool {
   pthread_t *thread;
   pthread_mutex_t mutex;
   pthread_cond_t wake;
-  int sleeping;      /* under mutex */
-  atomic_uint round; /* counts pieces of work; a change is the signal to start */
-  atomic_int running;
+  atomic_int sleeping; /* changed under mutex */
   atomic_bool stop;
   atomic_int next_index;
+
+  atomic_uint_fast64_t round;
+  kvs_pool_range range;
+  atomic_int next; /* the first of the range that nobody has taken */
   kvs_pool_work work;
   void *context;
+
+  atomic_int behind; /* behind_state */
+  void (*job)(void *context);
+  void *job_context;
 };
 
 static inline void relax(void) {
@@ -38,39 +52,98 @@ static inline void relax(void) {
 #endif
 }
 
-/* Waits until the round is no longer `seen`. */
-static void await_round(kvs_pool *pool, unsigned seen) {
+/* ---- a round ------------------------------------------------------------------------------------------------------- */
+
+/* Takes the next part of the range: large at first, so that it is read from end to end, and small towards the end, so that all are
+ * done at about the same time. */
+static bool take(kvs_pool *pool, int *begin, int *end) {
+  const kvs_pool_range *range = &pool->range;
+  int from = atomic_load_explicit(&pool->next, memory_order_relaxed), n;
+  do {
+    int left = range->count - from;
+    if (left <= 0) return false;
+    n = left / (pool->threads + 1);
+    n -= n % range->grain;
+    if (range->whole && n > range->whole) n -= (from + n) % range->whole;
+    if (n < range->grain) n = range->grain;
+    if (n > left) n = left;
+  } while (!atomic_compare_exchange_weak_explicit(&pool->next, &from, from + n, memory_order_relaxed,
+                                                  memory_order_relaxed));
+  *begin = from, *end = from + n;
+  return true;
+}
+
+static void work_off(kvs_pool *pool, int thread) {
+  for (int begin, end; take(pool, &begin, &end);) pool->work(pool->context, thread, begin, end);
+}
+
+/* Joins the round if it is still open, and if it is not the one `seen` last. */
+static bool join(kvs_pool *pool, uint64_t *seen) {
+  uint_fast64_t round = atomic_load_explicit(&pool->round, memory_order_acquire);
+  do {
+    if (!(round & OPEN) || round / NUMBER == *seen) return false;
+  } while (!atomic_compare_exchange_weak_explicit(&pool->round, &round, round + 1, memory_order_acquire,
+                                                  memory_order_acquire));
+  *seen = round / NUMBER;
+  return true;
+}
+
+static void leave(kvs_pool *pool) { atomic_fetch_sub_explicit(&pool->round, 1, memory_order_release); }
+
+/* ---- what is done behind the rounds ---------------------------------------------------------------------------------- */
+
+static bool do_behind(kvs_pool *pool) {
+  int waits = BEHIND_WAITS;
+  if (!atomic_compare_exchange_strong(&pool->behind, &waits, BEHIND_RUNS)) return false;
+  pool->job(pool->job_context);
+  atomic_store(&pool->behind, NOTHING_BEHIND);
+  return true;
+}
+
+/* ---- workers ------------------------------------------------------------------------------------------------------- */
+
+static bool is_awaited(const kvs_pool *pool, uint64_t seen) {
+  uint_fast64_t round = atomic_load(&pool->round);
+  return ((round & OPEN) && round / NUMBER != seen) || atomic_load(&pool->behind) == BEHIND_WAITS ||
+         atomic_load(&pool->stop);
+}
+
+static void await(kvs_pool *pool, uint64_t seen) {
   for (int i = 0; i < SPINS; i++) {
-    if (atomic_load_explicit(&pool->round, memory_order_acquire) != seen) return;
+    if (is_awaited(pool, seen)) return;
     relax();
   }
   pthread_mutex_lock(&pool->mutex);
-  pool->sleeping++;
-  while (atomic_load(&pool->round) == seen) pthread_cond_wait(&pool->wake, &pool->mutex);
-  pool->sleeping--;
+  atomic_fetch_add(&pool->sleeping, 1);
+  while (!is_awaited(pool, seen)) pthread_cond_wait(&pool->wake, &pool->mutex);
+  atomic_fetch_sub(&pool->sleeping, 1);
   pthread_mutex_unlock(&pool->mutex);
 }
 
 static void *worker(void *argument) {
   kvs_pool *pool = argument;
   int index = atomic_fetch_add(&pool->next_index, 1);
-  unsigned seen = 0;
+  uint64_t seen = 0;
   for (;;) {
-    await_round(pool, seen);
-    seen++;
+    await(pool, seen);
     if (atomic_load(&pool->stop)) return NULL;
-    pool->work(pool->context, index, pool->threads);
-    atomic_fetch_sub_explicit(&pool->running, 1, memory_order_release);
+    if (do_behind(pool)) continue;
+    if (!join(pool, &seen)) continue;
+    work_off(pool, index);
+    leave(pool);
   }
 }
 
-/* The round changes under the mutex, so a worker that is about to sleep either sees it or is woken. */
-static void start_round(kvs_pool *pool) {
+/* After a change that is_awaited sees. A worker counts itself among the sleeping before it looks for the last time, so it either
+ * sees the change or is counted here. */
+static void wake_sleepers(kvs_pool *pool) {
+  if (atomic_load(&pool->sleeping) == 0) return;
   pthread_mutex_lock(&pool->mutex);
-  atomic_fetch_add(&pool->round, 1);
-  if (pool->sleeping) pthread_cond_broadcast(&pool->wake);
+  pthread_cond_broadcast(&pool->wake);
   pthread_mutex_unlock(&pool->mutex);
 }
+
+/* ---- creating and freeing -------------------------------------------------------------------------------------------- */
 
 kvs_status kvs_pool_create(int threads, kvs_pool **out, kvs_error *err) {
   *out = NULL;
@@ -103,8 +176,9 @@ kvs_status kvs_pool_create(int threads, kvs_pool **out, kvs_error *err) {
 
 void kvs_pool_free(kvs_pool *pool) {
   if (!pool) return;
+  kvs_pool_settle(pool);
   atomic_store(&pool->stop, true);
-  start_round(pool);
+  wake_sleepers(pool);
   for (int i = 0; i < pool->started; i++) pthread_join(pool->thread[i], NULL);
   pthread_mutex_destroy(&pool->mutex);
   pthread_cond_destroy(&pool->wake);
@@ -114,105 +188,55 @@ void kvs_pool_free(kvs_pool *pool) {
 
 int kvs_pool_threads(const kvs_pool *pool) { return pool->threads; }
 
-void kvs_pool_run(kvs_pool *pool, kvs_pool_work work, void *context) {
+/* ---- the caller's side ----------------------------------------------------------------------------------------------- */
+
+/* One turn of waiting for another thread, the i-th. It may be that another process has that thread's core. */
+static void wait_a_turn(int i) {
+  if (i < SPINS)
+    relax();
+  else
+    sched_yield();
+}
+
+void kvs_pool_run(kvs_pool *pool, kvs_pool_range range, kvs_pool_work work, void *context) {
+  if (range.count <= 0) return;
   if (pool->threads == 1) {
-    work(context, 0, 1);
+    work(context, 0, 0, range.count);
     return;
   }
+  pool->range = range;
   pool->work = work;
   pool->context = context;
-  atomic_store(&pool->running, pool->threads - 1);
-  start_round(pool);
-  work(context, 0, pool->threads);
-  for (int i = 0; atomic_load_explicit(&pool->running, memory_order_acquire) > 0; i++) {
-    if (i < SPINS)
-      relax();
+  atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
+  uint_fast64_t number = atomic_load(&pool->round) / NUMBER + 1;
+  atomic_store(&pool->round, number * NUMBER + OPEN);
+  wake_sleepers(pool);
+  work_off(pool, 0);
+  uint_fast64_t round = atomic_fetch_and(&pool->round, ~OPEN);
+  for (int i = 0; round & INSIDE; i++) {
+    wait_a_turn(i);
+    round = atomic_load_explicit(&pool->round, memory_order_acquire);
+  }
+}
+
+void kvs_pool_behind(kvs_pool *pool, void (*job)(void *context), void *context) {
+  kvs_pool_settle(pool);
+  if (pool->threads == 1) {
+    job(context);
+    return;
+  }
+  pool->job = job;
+  pool->job_context = context;
+  atomic_store(&pool->behind, BEHIND_WAITS);
+  wake_sleepers(pool);
+}
+
+void kvs_pool_settle(kvs_pool *pool) {
+  do_behind(pool); /* if no worker has begun it, the caller's thread is as good */
+  for (int i = 0; atomic_load(&pool->behind) != NOTHING_BEHIND; i++) {
+    if (i < 2 * SPINS)
+      wait_a_turn(i);
     else
-      sched_yield(); /* another process has the worker's core */
+      nanosleep(&(struct timespec){0, 50000}, NULL); /* a disk may be slow */
   }
 }
-
-void kvs_pool_share(int n, int unit, int thread, int threads, int *begin, int *end) {
-  long units = ((long)n + unit - 1) / unit;
-  long from = units * thread / threads * unit, to = units * (thread + 1) / threads * unit;
-  *begin = (int)(from < n ? from : n);
-  *end = (int)(to < n ? to : n);
-}
-
-#ifdef __linux__
-/* Reads whole numbers, at most two, from a file; returns how many there were. */
-static int read_numbers(const char *path, long *a, long *b) {
-  FILE *file = fopen(path, "r");
-  if (!file) return 0;
-  int found = fscanf(file, "%ld %ld", a, b);
-  fclose(file);
-  return found < 0 ? 0 : found;
-}
-
-static int fewer(int cores, long quota, long period) {
-  if (quota <= 0 || period <= 0) return cores;
-  long allowed = (quota + period - 1) / period;
-  return cores == 0 || allowed < cores ? (int)allowed : cores;
-}
-
-/* cgroup v2: the limits of the group that /proc/self/cgroup names, and of all above it. */
-static int cgroup2_cores(int cores) {
-  char group[512] = "", path[600];
-  FILE *file = fopen("/proc/self/cgroup", "r");
-  for (char line[512]; file && fgets(line, sizeof line, file);)
-    if (sscanf(line, "0::%511[^\n]", group) == 1) break;
-  if (file) fclose(file);
-  for (;;) {
-    long quota = 0, period = 0;
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
-    if (read_numbers(path, &quota, &period) == 2) cores = fewer(cores, quota, period);
-    char *slash = strrchr(group, '/');
-    if (!slash) return cores;
-    *slash = '\0';
-  }
-}
-
-/* CPU time this process may use, in cores rounded up; 0 when there is no limit. */
-static int cgroup_cores(void) {
-  long quota = 0, period = 0, none = 0;
-  int cores = cgroup2_cores(0);
-  if (read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &quota, &none) >= 1 && /* cgroup v1 */
-      read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period, &none) >= 1)
-    cores = fewer(cores, quota, period);
-  return cores;
-}
-
-/* Whether `cpu` is the first of its core's hyper-threads among those allowed. */
-static bool first_of_core(int cpu, const cpu_set_t *allowed) {
-  char path[96];
-  snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-  FILE *file = fopen(path, "r");
-  if (!file) return true;
-  int first = cpu, sibling;
-  for (char separator; fscanf(file, "%d", &sibling) == 1;) {
-    if (sibling >= 0 && sibling < first && sibling < CPU_SETSIZE && CPU_ISSET(sibling, allowed)) first = sibling;
-    if (fscanf(file, "%c", &separator) != 1) break;
-    if (separator == '-') { /* "0-1": the range's lower end was just read */
-      if (fscanf(file, "%d%c", &sibling, &separator) < 1) break;
-    }
-  }
-  fclose(file);
-  return first == cpu;
-}
-
-int kvs_pool_default_threads(void) {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-  int cores = 0;
-  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-    if (CPU_ISSET(cpu, &allowed) && first_of_core(cpu, &allowed)) cores++;
-  int limit = cgroup_cores();
-  if (limit && limit < cores) cores = limit;
-  return cores < 1 ? 1 : cores;
-}
-#else
-int kvs_pool_default_threads(void) {
-  long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  return cores < 1 ? 1 : (int)cores;
-}
-#endif

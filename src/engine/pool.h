@@ -4,25 +4,33 @@
 
 #include "kvstep/error.h"
 
-#define KVS_MOST_THREADS 256
-
 typedef struct kvs_pool kvs_pool;
 
-/* Does part `thread` of `threads` parts. */
-typedef void (*kvs_pool_work)(void *context, int thread, int threads);
+/* What is to be done: 0 … count. It is taken in parts that begin at multiples of `grain`; a part larger than `whole` ends at a
+ * multiple of `whole` (0: no matter). */
+typedef struct kvs_pool_range {
+  int count, grain, whole;
+} kvs_pool_range;
+
+/* Does begin … end. `thread` < threads is this thread's own number: for working memory. */
+typedef void (*kvs_pool_work)(void *context, int thread, int begin, int end);
 
 /* `threads` ≥ 1, the caller's own counted: threads − 1 are started. */
 kvs_status kvs_pool_create(int threads, kvs_pool **out, kvs_error *err);
 void kvs_pool_free(kvs_pool *pool);
 int kvs_pool_threads(const kvs_pool *pool);
 
-/* Runs all parts and returns when all are done. One caller at a time. */
-void kvs_pool_run(kvs_pool *pool, kvs_pool_work work, void *context);
+/* Does the whole range and returns when it is done. The threads take parts as they get done; one that is asleep, or busy behind, is
+ * not waited for. One caller at a time, also of the functions below. */
+void kvs_pool_run(kvs_pool *pool, kvs_pool_range range, kvs_pool_work work, void *context);
 
-/* Physical cores that this process may use: affinity and cgroup quota respected, hyper-threads counted once. */
+/* Has `job` done on one of the threads while rounds go on without it; with one thread, at once. Waits for the one before. */
+void kvs_pool_behind(kvs_pool *pool, void (*job)(void *context), void *context);
+
+/* Returns when nothing is being done behind any more. */
+void kvs_pool_settle(kvs_pool *pool);
+
+/* Physical cores that this process may use: affinity and cgroup quota respected, hyper-threads counted once. cores.c. */
 int kvs_pool_default_threads(void);
-
-/* Part `thread` of 0..n in `threads` parts, each a multiple of `unit` but for the last: begin ≤ j < end. */
-void kvs_pool_share(int n, int unit, int thread, int threads, int *begin, int *end);
 
 #endif

@@ -5,6 +5,8 @@
 
 #include "engine/numeric.h"
 
+#define MAX_THREADS 256
+
 /* ---- memory -------------------------------------------------------------------------------------------------------- */
 
 static float *floats(size_t rows, size_t columns) { return calloc(rows, columns * sizeof(float)); }
@@ -71,9 +73,9 @@ kvs_status kvs_engine_create(const kvs_model *model, const kvs_engine_options *o
   if (!kernels)
     return kvs_fail(err, KVS_ERR_USAGE, "no kernel '%s' on this CPU; the fastest it has is '%s'", given.kernel,
                     kvs_kernel_name(0));
-  if (given.threads < 0 || given.threads > KVS_MOST_THREADS)
+  if (given.threads < 0 || given.threads > MAX_THREADS)
     return kvs_fail(err, KVS_ERR_USAGE, "%d threads: give 1 to %d, or 0 for as many as there are cores", given.threads,
-                    KVS_MOST_THREADS);
+                    MAX_THREADS);
   kvs_engine *e = calloc(1, sizeof *e);
   if (!e) return kvs_fail_memory(err, "creating the engine");
   e->model = model;
@@ -107,6 +109,7 @@ void kvs_engine_free(kvs_engine *e) {
 }
 
 void kvs_engine_reset(kvs_engine *e) {
+  kvs_engine_settle(e);
   kvs_cache_clear(&e->cache);
   e->steps = e->prompt_length = 0;
   e->detour_taken = false;
@@ -117,7 +120,10 @@ void kvs_engine_reset(kvs_engine *e) {
 
 /* ---- settings and looking ------------------------------------------------------------------------------------------- */
 
+void kvs_engine_settle(kvs_engine *e) { kvs_pool_settle(e->pool); }
+
 void kvs_engine_observe(kvs_engine *e, const kvs_observer *observer) {
+  kvs_engine_settle(e);
   e->observed = observer != NULL;
   e->observer = observer ? *observer : (kvs_observer){0};
 }

@@ -45,16 +45,18 @@ FASTEST static uint64_t read_streams(const char *data, size_t apart, int streams
   return all;
 }
 
-static void read_share(void *context, int thread, int threads) {
+/* Shares begin … end of as many as there are threads. */
+static void read_share(void *context, int thread, int begin, int end) {
   bench_reader *reader = context;
-  size_t share = reader->now / (size_t)threads, apart = share / (size_t)reader->streams / 128 * 128;
-  reader->sink[thread] = read_streams(reader->data + (size_t)thread * (share / 128 * 128), apart, reader->streams);
+  size_t share = reader->now / (size_t)kvs_pool_threads(reader->pool), apart = share / (size_t)reader->streams / 128 * 128;
+  for (int s = begin; s < end; s++)
+    reader->sink[thread] = read_streams(reader->data + (size_t)s * (share / 128 * 128), apart, reader->streams);
 }
 
 double bench_read(bench_reader *reader, size_t bytes) {
   reader->now = bytes ? bytes : reader->bytes;
   double start = kvs_now();
-  kvs_pool_run(reader->pool, read_share, reader);
+  kvs_pool_run(reader->pool, (kvs_pool_range){kvs_pool_threads(reader->pool), 1, 0}, read_share, reader);
   return kvs_now() - start;
 }
 
@@ -105,10 +107,9 @@ FASTEST static float fma_chains(long turns) {
   return all;
 }
 
-static void fma_share(void *context, int thread, int threads) {
-  (void)threads;
+static void fma_share(void *context, int thread, int begin, int end) {
   fma_job *job = context;
-  job->sink[thread] = fma_chains(job->turns);
+  for (; begin < end; begin++) job->sink[thread] = fma_chains(job->turns);
 }
 
 double bench_fma_peak(int threads) {
@@ -124,7 +125,7 @@ double bench_fma_peak(int threads) {
   double start = kvs_now(), seconds = 0;
   long turns = 0;
   for (fma_job job = {.turns = 200000}; seconds < 0.03; seconds = kvs_now() - start, turns += job.turns)
-    kvs_pool_run(pool, fma_share, &job);
+    kvs_pool_run(pool, (kvs_pool_range){threads, 1, 0}, fma_share, &job);
   return 256.0 * (double)turns * threads / seconds;
 }
 
