@@ -101,7 +101,9 @@ static kvs_status on_settled(void *context, kvs_error *err) {
   return KVS_OK;
 }
 
-static kvs_observer observer_of(recorder *r) { return (kvs_observer){r, on_moment, on_step_end, on_settled}; }
+static kvs_observer observer_of(recorder *r) {
+  return (kvs_observer){.context = r, .moment = on_moment, .step_end = on_step_end, .settled = on_settled};
+}
 
 static int by_place(const void *left, const void *right) {
   const record *a = left, *b = right;
@@ -361,7 +363,7 @@ static void off_by_one_adds_the_next_row_of_wpe(void **unused) {
   shape_of_model = &model->config;
   expected_wpe = (const float *)model->wpe.data + 4 * 52;
   kvs_engine *engine = new_engine(model, 1, NULL);
-  const kvs_observer observer = {NULL, check_wpe, NULL, NULL};
+  const kvs_observer observer = {.moment = check_wpe};
   kvs_engine_observe(engine, &observer);
   kvs_engine_fault(engine, kvs_fault_find("off-by-one"), 3);
   const int tokens[] = {1, 2, 3, 4};
@@ -498,8 +500,48 @@ static void a_step_can_be_cancelled(void **unused) {
   memory_model_free(model);
 }
 
+typedef struct left_behind {
+  int settled, behind; /* the second is written on another thread, and read after settling */
+} left_behind;
+
+static kvs_status count_settled(void *context, kvs_error *err) {
+  (void)err;
+  left_behind *left = context;
+  /* Never later than the next `settled`. */
+  if (left->behind != left->settled) return kvs_fail(err, KVS_ERR_USAGE, "settled while something is behind");
+  left->settled++;
+  return KVS_OK;
+}
+
+static void count_behind(void *context) { ((left_behind *)context)->behind++; }
+
+static void each_settled_step_is_followed_behind(void **unused) {
+  (void)unused;
+  kvs_model *model = memory_model(shapes[0], KVS_F32, 9);
+  for (int threads = 1; threads <= 3; threads++) {
+    kvs_engine *engine = new_engine(model, threads, NULL);
+    left_behind left = {0, 0};
+    kvs_error err;
+    const kvs_observer observer = {.context = &left, .settled = count_settled, .behind = count_behind};
+    kvs_engine_observe(engine, &observer);
+    const int tokens[] = {1, 2, 3};
+    assert_int_equal(kvs_engine_prefill(engine, tokens, 3, KVS_PROMPT, &err), KVS_OK);
+    for (int i = 0; i < 5; i++) assert_int_equal(kvs_engine_decode(engine, i, KVS_FORCED, &err), KVS_OK);
+    kvs_engine_settle(engine);
+    assert_int_equal(left.settled, 6); /* the batch, and each step */
+    assert_int_equal(left.behind, 6);
+    /* A step that failed is not settled, and nothing follows it. */
+    assert_int_equal(kvs_engine_decode(engine, -1, KVS_FORCED, &err), KVS_ERR_USAGE);
+    kvs_engine_observe(engine, NULL);
+    assert_int_equal(left.behind, 6);
+    kvs_engine_free(engine);
+  }
+  memory_model_free(model);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_settled_step_is_followed_behind),
       cmocka_unit_test(same_bits_every_way),
       cmocka_unit_test(a_long_prompt_gives_the_same_bits),
       cmocka_unit_test(a_decode_step_reads_the_length_before_it_appends),

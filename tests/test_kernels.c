@@ -144,6 +144,22 @@ static void compare_linear(const kvs_kernels *kernels, int in, int out, int rows
     kernels->linear(got, x + (size_t)r * (size_t)in, 1, linear, 0, out, pack);
     assert_same_bits("linear, one row", got, expected + (size_t)r * (size_t)out, (size_t)out);
   }
+  /* By blocks: those of the upper half of w's rows first, and columns in two parts, as threads may take them. */
+  int blocks = (in + KVS_BLOCK - 1) / KVS_BLOCK, cut = out > 40 ? 40 : out;
+  float *sums = random_floats((size_t)blocks * (size_t)out);
+  for (int r = 0; r < rows; r++) {
+    const float *x_r = x + (size_t)r * (size_t)in;
+    for (int lower = 0; lower < 2; lower++) {
+      int first = lower ? 0 : blocks / 2, last = lower ? blocks / 2 : blocks;
+      kernels->block_sums(sums, x_r, &linear->w, first, last, cut, out);
+      kernels->block_sums(sums, x_r, &linear->w, first, last, 0, cut);
+    }
+    memset(got, 0x55, (size_t)out * sizeof *got);
+    kernels->add_blocks(got, linear->b, sums, blocks, out, 0, cut);
+    kernels->add_blocks(got, linear->b, sums, blocks, out, cut, out);
+    assert_same_bits("linear, by blocks", got, expected + (size_t)r * (size_t)out, (size_t)out);
+  }
+  free(sums);
   for (int begin = 0; begin < out; begin += 32)
     kernels->linear(got, x, rows, linear, begin, begin + 32 < out ? begin + 32 : out, pack);
   assert_same_bits("linear, in shares", got, expected, (size_t)rows * (size_t)out);

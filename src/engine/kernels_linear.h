@@ -77,7 +77,8 @@ static void add_blocks(float *y, const float *bias, const float *sums, int block
   for (int j = begin; j < end; j += WIDTH) {
     int n = end - j < WIDTH ? end - j : WIDTH;
     vec sum = load_some(bias, KVS_F32, (size_t)j, n);
-    for (int b = 0; b < blocks; b++) sum = v_add(sum, load_some(sums, KVS_F32, (size_t)b * (size_t)cols + (size_t)j, n));
+    for (int b = 0; b < blocks; b++)
+      sum = v_add(sum, load_some(sums, KVS_F32, (size_t)b * (size_t)cols + (size_t)j, n));
     v_store_some(y + j, sum, n);
   }
 }

@@ -334,5 +334,6 @@ static void exp_sums(const float *x, int n, double max, double *sums) { kvs_exp_
 
 /* All of them, for the table. */
 #define VECTOR_KERNELS                                                                                                 \
-  .widen = widen, .linear = linear, .block_sums = block_sums, .add_blocks = add_blocks, .dot_rows = dot_rows, .score = score, .softmax = softmax, .mix = mix,              \
-  .layer_norm = layer_norm, .largest = largest, .exp_sums = exp_sums, .activate = activate
+  .widen = widen, .linear = linear, .block_sums = block_sums, .add_blocks = add_blocks, .dot_rows = dot_rows,          \
+  .score = score, .softmax = softmax, .mix = mix, .layer_norm = layer_norm, .largest = largest, .exp_sums = exp_sums,  \
+  .activate = activate

@@ -67,8 +67,8 @@ static bool take(kvs_pool *pool, int *begin, int *end) {
     if (range->whole && n > range->whole) n -= (from + n) % range->whole;
     if (n < range->grain) n = range->grain;
     if (n > left) n = left;
-  } while (!atomic_compare_exchange_weak_explicit(&pool->next, &from, from + n, memory_order_relaxed,
-                                                  memory_order_relaxed));
+  } while (
+      !atomic_compare_exchange_weak_explicit(&pool->next, &from, from + n, memory_order_relaxed, memory_order_relaxed));
   *begin = from, *end = from + n;
   return true;
 }

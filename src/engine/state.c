@@ -59,8 +59,8 @@ static kvs_status allocate(kvs_engine *e, kvs_error *err) {
   e->shown_k = floats(1, (size_t)c->n_embd);
   e->shown_v = floats(1, (size_t)c->n_embd);
   e->prompt = calloc((size_t)c->n_ctx, sizeof *e->prompt);
-  if (!e->s.head_rows || !e->prompt || !e->s.scores || !e->s.weights || !e->s.logits || !e->s.pack || !e->s.sums || !e->last_logits ||
-      !e->shown_k || !e->shown_v)
+  if (!e->s.head_rows || !e->prompt || !e->s.scores || !e->s.weights || !e->s.logits || !e->s.pack || !e->s.sums ||
+      !e->last_logits || !e->shown_k || !e->shown_v)
     return kvs_fail_memory(err, "creating the engine");
   return kvs_scratch_grow(e, 1, err);
 }

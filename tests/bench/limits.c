@@ -48,7 +48,8 @@ FASTEST static uint64_t read_streams(const char *data, size_t apart, int streams
 /* Shares begin … end of as many as there are threads. */
 static void read_share(void *context, int thread, int begin, int end) {
   bench_reader *reader = context;
-  size_t share = reader->now / (size_t)kvs_pool_threads(reader->pool), apart = share / (size_t)reader->streams / 128 * 128;
+  size_t share = reader->now / (size_t)kvs_pool_threads(reader->pool),
+         apart = share / (size_t)reader->streams / 128 * 128;
   for (int s = begin; s < end; s++)
     reader->sink[thread] = read_streams(reader->data + (size_t)s * (share / 128 * 128), apart, reader->streams);
 }

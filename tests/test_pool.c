@@ -1,0 +1,126 @@
+/* test_pool.c: every part of a range is done exactly once, however many threads there are, and rounds go on while something is
+ * done behind them. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "engine/pool.h"
+
+enum { MOST = 3000 };
+
+typedef struct counted {
+  atomic_int done[MOST]; /* how often each has been done */
+  kvs_pool_range range;
+  int threads;
+  atomic_int wrong; /* parts that begin or end where none should, or of a thread that is not there */
+} counted;
+
+static void count(void *context, int thread, int begin, int end) {
+  counted *c = context;
+  bool all = begin == 0 && end == c->range.count; /* a single thread takes everything at once */
+  if (thread < 0 || thread >= c->threads || begin >= end) atomic_fetch_add(&c->wrong, 1);
+  if (begin % c->range.grain) atomic_fetch_add(&c->wrong, 1);
+  if (!all && c->range.whole && end - begin > c->range.whole && end % c->range.whole) atomic_fetch_add(&c->wrong, 1);
+  for (int i = begin; i < end; i++) atomic_fetch_add(&c->done[i], 1);
+}
+
+static kvs_pool *pool_of(int threads) {
+  kvs_pool *pool;
+  kvs_error err;
+  assert_int_equal(kvs_pool_create(threads, &pool, &err), KVS_OK);
+  assert_int_equal(kvs_pool_threads(pool), threads);
+  return pool;
+}
+
+static void everything_is_done_once(void **unused) {
+  (void)unused;
+  static counted c;
+  for (int threads = 1; threads <= 5; threads++) {
+    kvs_pool *pool = pool_of(threads);
+    for (int round = 0; round < 2000; round++) {
+      memset(&c, 0, sizeof c);
+      int grain = 1 + round % 5;
+      c.threads = threads;
+      c.range = (kvs_pool_range){round * 7 % MOST, grain, round % 2 ? 0 : grain * (1 + round % 9)};
+      kvs_pool_run(pool, c.range, count, &c);
+      for (int i = 0; i < MOST; i++) assert_int_equal(atomic_load(&c.done[i]), i < c.range.count);
+      assert_int_equal(atomic_load(&c.wrong), 0);
+    }
+    kvs_pool_free(pool);
+  }
+}
+
+typedef struct gate {
+  sem_t open;
+  atomic_int began, ended;
+} gate;
+
+static void wait_at_gate(void *context) {
+  gate *g = context;
+  atomic_fetch_add(&g->began, 1);
+  while (sem_wait(&g->open)) {
+  }
+  atomic_fetch_add(&g->ended, 1);
+}
+
+static void rounds_do_not_wait_for_what_is_behind(void **unused) {
+  (void)unused;
+  static counted c;
+  for (int threads = 2; threads <= 3; threads++) {
+    kvs_pool *pool = pool_of(threads);
+    gate g = {.began = 0};
+    sem_init(&g.open, 0, 0);
+    kvs_pool_behind(pool, wait_at_gate, &g);
+    while (atomic_load(&g.began) == 0) {
+    } /* a worker takes it without being asked again */
+    for (int round = 0; round < 100; round++) {
+      memset(&c, 0, sizeof c);
+      c.threads = threads;
+      c.range = (kvs_pool_range){1000, 1, 0};
+      kvs_pool_run(pool, c.range, count, &c);
+      for (int i = 0; i < 1000; i++) assert_int_equal(atomic_load(&c.done[i]), 1);
+    }
+    assert_int_equal(atomic_load(&g.ended), 0);
+    sem_post(&g.open);
+    kvs_pool_settle(pool);
+    assert_int_equal(atomic_load(&g.ended), 1);
+    kvs_pool_free(pool);
+    sem_destroy(&g.open);
+  }
+}
+
+static void add_one(void *context) { ++*(int *)context; }
+
+static void what_is_behind_is_done_once_and_before_settling(void **unused) {
+  (void)unused;
+  for (int threads = 1; threads <= 4; threads++) {
+    kvs_pool *pool = pool_of(threads);
+    int sum = 0;
+    for (int i = 0; i < 1000; i++) {
+      kvs_pool_behind(pool, add_one, &sum); /* waits for the one before, so these do not race */
+      if (threads == 1) assert_int_equal(sum, i + 1);
+      if (i % 3 == 0) {
+        kvs_pool_settle(pool);
+        assert_int_equal(sum, i + 1);
+      }
+    }
+    kvs_pool_free(pool); /* settles too */
+    assert_int_equal(sum, 1000);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(everything_is_done_once),
+      cmocka_unit_test(rounds_do_not_wait_for_what_is_behind),
+      cmocka_unit_test(what_is_behind_is_done_once_and_before_settling),
+  };
+  return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
+}
