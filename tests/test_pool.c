@@ -65,8 +65,7 @@ typedef struct gate {
 static void wait_at_gate(void *context) {
   gate *g = context;
   atomic_fetch_add(&g->began, 1);
-  while (sem_wait(&g->open)) {
-  }
+  while (sem_wait(&g->open)) {}
   atomic_fetch_add(&g->ended, 1);
 }
 
@@ -78,8 +77,7 @@ static void rounds_do_not_wait_for_what_is_behind(void **unused) {
     gate g = {.began = 0};
     sem_init(&g.open, 0, 0);
     kvs_pool_behind(pool, wait_at_gate, &g);
-    while (atomic_load(&g.began) == 0) {
-    } /* a worker takes it without being asked again */
+    while (atomic_load(&g.began) == 0) {} /* a worker takes it without being asked again */
     for (int round = 0; round < 100; round++) {
       memset(&c, 0, sizeof c);
       c.threads = threads;
