@@ -48,6 +48,7 @@ int main(int argc, char **argv) {
   if (!status) kvs_engine_observe(engine, &observer);
   if (!status) status = kvs_engine_prefill(engine, tokens, (int)count, KVS_PROMPT, &err);
   if (!status) status = generate(engine, model, tokenizer, &err);
+  if (engine) kvs_engine_observe(engine, NULL);
   if (!status) status = kvs_trace_end_run(trace, &err);
   if (trace && kvs_trace_close(trace, &err)) status = KVS_ERR_IO;
   if (status) fprintf(stderr, "decode: %s\n", err.message);

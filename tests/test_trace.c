@@ -292,6 +292,7 @@ static void a_batch_is_one_transaction(void **state) {
   ok(o.step_end(o.context, &steps[1], &error));
   assert_int_equal(number(reader, "SELECT count(*) FROM event"), 0);
   ok(o.settled(o.context, &error));
+  ok(kvs_trace_settle(trace, &error));
   assert_int_equal(number(reader, "SELECT count(*) FROM step"), 2);
   assert_text(reader, "SELECT group_concat(step, '') FROM (SELECT step FROM event WHERE phase = 'append' ORDER BY seq)",
               "0101");

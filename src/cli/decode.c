@@ -166,9 +166,18 @@ static int conclude(struct decode *d, kvs_status status, const kvs_error *err) {
   return d->stopped_quietly ? EXIT_BAD : report(err);
 }
 
+/* All steps are in the trace, or the error says which are. */
+static kvs_status settle(struct decode *d, kvs_status status, kvs_error *err) {
+  kvs_error settle_err;
+  bool whole = status == KVS_OK || status == KVS_ERR_CONTEXT || status == KVS_ERR_CANCELLED;
+  if (!d->trace || !whole || kvs_trace_settle(d->trace, &settle_err) == KVS_OK) return status;
+  *err = settle_err;
+  return err->status;
+}
+
 int decode_run(struct decode *d) {
   kvs_error err, end_err;
-  kvs_status status = decode_steps(d, &err), printed = KVS_OK;
+  kvs_status status = settle(d, decode_steps(d, &err), &err), printed = KVS_OK;
   if (!d->write_error) printed = print_end(d, &end_err);
   d->stopped_quietly = d->write_error == EPIPE && pipe_kills;
   int code = conclude(d, status, &err);

@@ -119,6 +119,7 @@ static int decode_session(const struct values *v, const struct session *s, const
   }
   if (code < 0 && v->output) code = open_trace(v, s, &info, log, &d);
   if (code < 0) code = decode_run(&d);
+  if (d.engine) kvs_engine_observe(d.engine, NULL); /* the trace goes first */
   if (d.trace && kvs_trace_close(d.trace, &err) != KVS_OK) code = report(&err);
   code = decode_end(&d, code);
   if (d.engine) kvs_engine_free(d.engine);

@@ -25,10 +25,11 @@ static kvs_status on_step_end(void *context, const kvs_step *step, kvs_error *er
   return live->log.step_end(live->log.context, step, err);
 }
 
-/* The step is in the file: whoever looks can read it. */
+/* The step is put into the file now, not behind the next one: whoever looks reads it there. */
 static kvs_status on_settled(void *context, kvs_error *err) {
   struct live *live = context;
   kvs_status status = live->log.settled(live->log.context, err);
+  if (status == KVS_OK) status = kvs_trace_settle(live->trace, err);
   if (status != KVS_OK) return status;
   live->now.steps = live->engine_steps;
   live_tell(live, &live->now);

@@ -64,6 +64,7 @@ kvs_status kvs_trace_resume_run(kvs_trace *trace, kvs_model *model, const kvs_to
                                 const kvs_log *log, kvs_error *err) {
   kvs_trace_source source;
   kvs_status status = kvs_trace_source_of(model, tokenizer, &source, err);
+  if (status == KVS_OK) status = kvs_trace_finish_writing(trace, err);
   if (status != KVS_OK) return status;
   kvs_trace_leave_run(trace);
   trace->source = source;
@@ -81,7 +82,8 @@ static void remove_run(kvs_trace *trace) {
 }
 
 void kvs_trace_leave_run(kvs_trace *trace) {
-  kvs_trace_rollback(trace);
+  kvs_trace_drain(trace);
+  kvs_trace_take_back(trace);
   if (trace->run != 0 && trace->last_step_kept < 0) remove_run(trace);
   kvs_trace_forget_run(trace);
 }

@@ -273,12 +273,12 @@ void kvs_trace_forget_run(kvs_trace *trace) {
     sqlite3_finalize(trace->insert[i]);
     trace->insert[i] = NULL;
   }
-  for (size_t i = 0; i < trace->input_count; i++) free(trace->inputs[i].vectors);
+  kvs_trace_forget_inputs(trace);
   free(trace->inputs);
   free(trace->layers);
   free(trace->heads);
   trace->inputs = NULL;
-  trace->input_count = trace->input_room = 0;
+  trace->input_room = 0;
   trace->layers = trace->heads = NULL;
   trace->run = 0;
   trace->seq = 0;
@@ -297,11 +297,13 @@ kvs_status kvs_trace_begin_run_from(kvs_trace *trace, const kvs_trace_source *so
                     "%s: a run of %d layers, %d heads of %d numbers, n_embd %d, n_ctx %d and n_vocab %d: no model has "
                     "that shape",
                     trace->path, c->n_layer, c->n_head, c->head_dim, c->n_embd, c->n_ctx, c->n_vocab);
-  kvs_trace_rollback(trace); /* a run that was broken off may have left half a step */
+  kvs_status status = kvs_trace_finish_writing(trace, err);
+  if (status != KVS_OK) return status;
+  kvs_trace_take_back(trace); /* a run that was broken off may have left half a step */
   kvs_trace_forget_run(trace);
   trace->source = *source;
   trace->config = *source->config;
-  kvs_status status = kvs_trace_set_log(trace, log, err);
+  status = kvs_trace_set_log(trace, log, err);
   if (status == KVS_OK) status = kvs_trace_open(trace, source->config, err);
   if (status == KVS_OK) status = kvs_trace_begin(trace, err);
   if (status == KVS_OK) status = kvs_trace_prepare_file(trace, source, err);
@@ -346,14 +348,16 @@ kvs_status kvs_trace_begin_run(kvs_trace *trace, kvs_model *model, const kvs_tok
 }
 
 kvs_status kvs_trace_end_run(kvs_trace *trace, kvs_error *err) {
+  kvs_status status = kvs_trace_finish_writing(trace, err);
+  if (status != KVS_OK) return status;
   if (trace->run == 0) return kvs_fail(err, KVS_ERR_USAGE, "%s: no run is open that could be ended", trace->path);
-  if (!trace->whole || trace->failed) kvs_trace_rollback(trace);
+  if (!trace->whole || trace->failed) kvs_trace_take_back(trace);
   if (trace->failed) { /* it did not finish, and says so */
     kvs_trace_forget_run(trace);
     return KVS_OK;
   }
   sqlite3_stmt *update;
-  kvs_status status = kvs_trace_prepare(trace, "UPDATE run SET finished_at = " NOW " WHERE run = ?1", &update, err);
+  status = kvs_trace_prepare(trace, "UPDATE run SET finished_at = " NOW " WHERE run = ?1", &update, err);
   if (status != KVS_OK) return status;
   sqlite3_bind_int(update, 1, trace->run);
   status = kvs_trace_run(trace, update, err);

@@ -231,6 +231,15 @@ static kvs_status check_path(const kvs_trace *trace, const char *path, kvs_trace
   return check_folder(path, err);
 }
 
+static void free_trace(kvs_trace *trace) {
+  for (int i = 0; i < 2; i++) kvs_tape_free(&trace->tapes[i]);
+  pthread_cond_destroy(&trace->written);
+  pthread_mutex_destroy(&trace->mutex);
+  free(trace->path);
+  free(trace->file);
+  free(trace);
+}
+
 kvs_status kvs_trace_create(const char *path, kvs_trace_open_mode mode, kvs_trace **out, kvs_error *err) {
   *out = NULL;
   kvs_status status = check_path(NULL, path, mode, err);
@@ -242,12 +251,13 @@ kvs_status kvs_trace_create(const char *path, kvs_trace_open_mode mode, kvs_trac
     trace->path = strdup(path);
     trace->file = kvs_trace_file_name(path);
     trace->last_step_reported = trace->last_step_kept = -1;
+    pthread_mutex_init(&trace->mutex, NULL);
+    pthread_cond_init(&trace->written, NULL);
     trace->inspected = mode == KVS_TRACE_APPEND && stat(path, &st) == 0;
     if (trace->inspected) trace->device = (uint64_t)st.st_dev, trace->inode = (uint64_t)st.st_ino;
   }
   if (!trace || !trace->path || !trace->file) {
-    if (trace) free(trace->path), free(trace->file);
-    free(trace);
+    if (trace) free_trace(trace);
     return kvs_fail_memory(err, "opening a trace");
   }
   *out = trace;
@@ -302,7 +312,8 @@ static kvs_status make_file(kvs_trace *trace, kvs_error *err) {
 }
 
 static kvs_status connect_file(kvs_trace *trace, const kvs_config *config, kvs_error *err) {
-  int rc = sqlite3_open_v2(trace->file, &trace->db, SQLITE_OPEN_READWRITE, NULL);
+  /* One thread at a time uses it: see struct kvs_trace. */
+  int rc = sqlite3_open_v2(trace->file, &trace->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
   if (rc != SQLITE_OK) return kvs_trace_fail(trace, rc, err);
   sqlite3_extended_result_codes(trace->db, 1);
   sqlite3_busy_timeout(trace->db, BUSY_MILLISECONDS);
@@ -317,6 +328,8 @@ static kvs_status connect_file(kvs_trace *trace, const kvs_config *config, kvs_e
   /* A file that holds nothing yet has nothing to lose: its first page need not wait for the disk. */
   if (status == KVS_OK && trace->made_file) status = kvs_trace_exec(trace, "PRAGMA synchronous = OFF", err);
   if (status == KVS_OK) status = kvs_trace_exec(trace, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", err);
+  /* What a step writes stays in memory until it is committed: else SQLite puts it into the log and reads it back. */
+  if (status == KVS_OK) status = kvs_trace_exec(trace, "PRAGMA cache_size = -8000", err);
   /* What the engine logs is as the constraints want it. */
   if (status == KVS_OK && !trace->whole) status = kvs_trace_exec(trace, "PRAGMA ignore_check_constraints = ON", err);
   if (status != KVS_OK) return status;
@@ -369,25 +382,26 @@ static kvs_status make_one_file(kvs_trace *trace, kvs_error *err) {
 
 kvs_status kvs_trace_close(kvs_trace *trace, kvs_error *err) {
   if (!trace) return KVS_OK;
-  kvs_trace_rollback(trace);
+  kvs_error later; /* the first error is told */
+  kvs_status status = kvs_trace_finish_writing(trace, err);
+  kvs_trace_take_back(trace);
   kvs_mover_stop(trace->mover);
   trace->mover = NULL;
   int run = trace->run, last = trace->last_step_kept;
   kvs_trace_forget_run(trace);
   trace->run = run, trace->last_step_kept = last;
-  kvs_status status = KVS_OK;
-  if (trace->db && !trace->made_file) status = make_one_file(trace, err);
+  if (trace->db && !trace->made_file) {
+    kvs_status made = make_one_file(trace, status == KVS_OK ? err : &later);
+    if (status == KVS_OK) status = made;
+  }
   int rc = sqlite3_close(trace->db);
   if (rc != SQLITE_OK && status == KVS_OK)
     status = kvs_fail(err, KVS_ERR_IO, "%s: cannot be closed: %s", trace->path, sqlite3_errstr(rc));
   trace->db = NULL;
   if (trace->made_file) { /* nothing was committed: leave nothing */
-    kvs_error ignored;
-    kvs_status removed = remove_old(trace, status == KVS_OK ? err : &ignored);
+    kvs_status removed = remove_old(trace, status == KVS_OK ? err : &later);
     if (status == KVS_OK) status = removed;
   }
-  free(trace->path);
-  free(trace->file);
-  free(trace);
+  free_trace(trace);
   return status;
 }

@@ -2,6 +2,7 @@
 #ifndef KVS_TRACE_STORE_H
 #define KVS_TRACE_STORE_H
 
+#include <pthread.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 
 #include "kvstep/trace.h"
 #include "trace/mover.h"
+#include "trace/tape.h"
 
 /* The statements that a run keeps prepared. */
 typedef enum kvs_trace_insert {
@@ -31,6 +33,11 @@ typedef struct kvs_trace_input {
   float *vectors; /* [3][n_embd]: wte, wpe, x */
 } kvs_trace_input;
 
+/* How far the tape is that is not being filled. */
+typedef enum kvs_tape_state { KVS_TAPE_WRITTEN, KVS_TAPE_WAITING, KVS_TAPE_TAKEN } kvs_tape_state;
+
+/* While a tape is taken, all that has to do with the file and with the run's rows belongs to the thread that took it; else to the
+ * thread that calls. */
 struct kvs_trace {
   char *path; /* as the caller gave it, for messages */
   char *file; /* the same, so that SQLite takes it for a file's name and nothing else */
@@ -56,11 +63,18 @@ struct kvs_trace {
   sqlite3_stmt *insert[KVS_INSERT_COUNT];
   bool in_transaction;
   bool reopens; /* the run was finished, and is not with the first step that is added */
-  bool failed;  /* a step was rolled back: nothing more may follow it in this run */
   int64_t seq;
   int last_step_reported, last_step_kept; /* -1: none */
   kvs_trace_input *inputs;
   size_t input_count, input_room;
+
+  kvs_tape tapes[2];
+  int filling;           /* which of them; changed under the mutex, when the other one is written */
+  pthread_mutex_t mutex; /* over all that follows */
+  pthread_cond_t written;
+  kvs_tape_state other;
+  kvs_error late; /* what went wrong behind a step and was not told yet; status KVS_OK: nothing */
+  bool failed;    /* a step was rolled back: nothing more may follow it in this run */
 };
 
 /* schema.sql. */
@@ -101,8 +115,29 @@ kvs_status kvs_trace_set_log(kvs_trace *trace, const kvs_log *log, kvs_error *er
 /* Frees what belongs to the open run. */
 void kvs_trace_forget_run(kvs_trace *trace);
 
-/* The statements of writer.c. */
+/* ---- writer.c: a run's rows ---- */
+
+/* Its statements. */
 kvs_status kvs_trace_prepare_inserts(kvs_trace *trace, kvs_error *err);
+
+/* Does the log want the arrays of this moment? Its event is written in any case. */
+bool kvs_trace_wants(const kvs_trace *trace, const kvs_moment *moment);
+kvs_status kvs_trace_write_moment(kvs_trace *trace, const kvs_moment *moment, kvs_error *err);
+kvs_status kvs_trace_write_step(kvs_trace *trace, const kvs_step *step, kvs_error *err);
+
+/* The step's input vectors that wait for their row. */
+void kvs_trace_forget_inputs(kvs_trace *trace);
+
+/* ---- observer.c: what was told and is not written yet. Each must come before the file is used for anything else. ---- */
+
+/* Waits until what is settled is in the file; writes it, if nobody has begun to. */
+void kvs_trace_drain(kvs_trace *trace);
+
+/* The same, and tells what went wrong with it or before, if that was not told yet. */
+kvs_status kvs_trace_finish_writing(kvs_trace *trace, kvs_error *err);
+
+/* After that: takes back what was told and is not settled. */
+void kvs_trace_take_back(kvs_trace *trace);
 
 /* A path that SQLite takes for a file's name and nothing else ("./" before "file:…" and ":memory:"); free() it. */
 char *kvs_trace_file_name(const char *path);

@@ -1,5 +1,5 @@
-/* writer.c: the observer that logs each moment of a step. What a moment has, it writes: no step is held in memory, but
- * for the input vectors, which wait from `embed` for the logits that go into the same row. */
+/* writer.c: what is written of each moment of a step. What a moment has goes into rows of its own, but for the input vectors, which
+ * wait from `embed` for the logits that go into the same row. */
 #include "trace/store.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ kvs_status kvs_trace_prepare_inserts(kvs_trace *trace, kvs_error *err) {
   return status;
 }
 
-/* NULL is bound as NULL. The floats stay where they are: the statement has run before the moment ends. On a big-endian
+/* NULL is bound as NULL. The floats stay where they are: the statement has run before they go. On a big-endian
  * machine they would have to be turned round first. */
 static void bind_floats(sqlite3_stmt *insert, int at, const float *values, int count) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -95,7 +95,7 @@ static kvs_status keep_input(kvs_trace *trace, const kvs_moment *m, kvs_error *e
   return KVS_OK;
 }
 
-static void forget_inputs(kvs_trace *trace) {
+void kvs_trace_forget_inputs(kvs_trace *trace) {
   for (size_t i = 0; i < trace->input_count; i++) free(trace->inputs[i].vectors);
   trace->input_count = 0;
 }
@@ -110,7 +110,6 @@ static kvs_status write_vectors(kvs_trace *trace, kvs_trace_input *input, const 
 }
 
 static kvs_status write_kv_row(kvs_trace *trace, const kvs_moment *m, kvs_error *err) {
-  if (m->row < 0) return KVS_OK; /* a fault that appends nothing */
   sqlite3_stmt *insert = trace->insert[KVS_INSERT_KV_ROW];
   sqlite3_bind_int(insert, 1, trace->run);
   sqlite3_bind_int(insert, 2, m->layer);
@@ -223,60 +222,43 @@ static kvs_status write_logits(kvs_trace *trace, const kvs_moment *m, kvs_error 
   return status;
 }
 
-/* What the phase has that the log wants. */
-static kvs_status write_moment(kvs_trace *trace, const kvs_moment *m, kvs_error *err) {
-  kvs_status status = write_event(trace, m, err);
+bool kvs_trace_wants(const kvs_trace *trace, const kvs_moment *m) {
   bool logged = is_logged(trace, m->step->step);
   bool layer_logged = logged && m->layer >= 0 && m->layer < trace->config.n_layer && trace->layers[m->layer];
-  if (status != KVS_OK) return status;
   switch (m->phase) {
   case KVS_EMBED:
-    return logged ? keep_input(trace, m, err) : KVS_OK;
+    return logged;
   case KVS_APPEND:
-    return layer_logged ? write_kv_row(trace, m, err) : KVS_OK;
+    return layer_logged && m->row >= 0; /* a fault may append nothing */
   case KVS_MIX:
-    return layer_logged ? write_heads(trace, m, err) : KVS_OK;
+    return layer_logged;
   case KVS_MLP:
-    return layer_logged && trace->level >= KVS_LOG_FULL ? write_layer(trace, m, err) : KVS_OK;
+    return layer_logged && trace->level >= KVS_LOG_FULL;
   case KVS_LOGITS:
-    return m->logits ? write_logits(trace, m, err) : KVS_OK;
+    return m->logits != NULL;
   default:
-    return KVS_OK;
+    return false;
   }
 }
 
-/* ---- the observer ---------------------------------------------------------------------------------------------- */
-
-/* Begins the transaction of a step or batch if none is open. */
-static kvs_status ready(kvs_trace *trace, kvs_error *err) {
-  if (trace->run == 0)
-    return kvs_fail(err, KVS_ERR_USAGE, "%s: a step, but no run is open; begin a run first", trace->path);
-  if (trace->failed)
-    return kvs_fail(err, KVS_ERR_USAGE, "%s: a step of this run was lost, so no more can follow; begin a new run",
-                    trace->path);
-  if (trace->in_transaction) return KVS_OK;
-  kvs_status status = kvs_trace_begin(trace, err);
-  return status == KVS_OK && trace->reopens ? kvs_trace_reopen_run(trace, err) : status;
-}
-
-/* An error takes the whole transaction back: no half step is ever committed. */
-static kvs_status settle_error(kvs_trace *trace, kvs_status status) {
-  if (status != KVS_OK && trace->run != 0) {
-    kvs_trace_rollback(trace);
-    forget_inputs(trace);
-    trace->failed = true;
+kvs_status kvs_trace_write_moment(kvs_trace *trace, const kvs_moment *m, kvs_error *err) {
+  kvs_status status = write_event(trace, m, err);
+  if (status != KVS_OK || !kvs_trace_wants(trace, m)) return status;
+  switch (m->phase) {
+  case KVS_EMBED:
+    return keep_input(trace, m, err);
+  case KVS_APPEND:
+    return write_kv_row(trace, m, err);
+  case KVS_MIX:
+    return write_heads(trace, m, err);
+  case KVS_MLP:
+    return write_layer(trace, m, err);
+  default:
+    return write_logits(trace, m, err);
   }
-  return status;
 }
 
-static kvs_status on_moment(void *context, const kvs_moment *m, kvs_error *err) {
-  kvs_trace *trace = context;
-  kvs_status status = ready(trace, err);
-  if (status == KVS_OK) status = write_moment(trace, m, err);
-  return settle_error(trace, status);
-}
-
-static kvs_status write_step(kvs_trace *trace, const kvs_step *s, kvs_error *err) {
+kvs_status kvs_trace_write_step(kvs_trace *trace, const kvs_step *s, kvs_error *err) {
   sqlite3_stmt *insert = with_step(trace, KVS_INSERT_STEP, s->step);
   sqlite3_bind_text(insert, 3, kvs_mode_name(s->mode), -1, SQLITE_STATIC);
   sqlite3_bind_int(insert, 4, s->token);
@@ -292,23 +274,4 @@ static kvs_status write_step(kvs_trace *trace, const kvs_step *s, kvs_error *err
     status = write_vectors(trace, input, NULL, err); /* no logits came */
   if (s->step > trace->last_step_reported) trace->last_step_reported = s->step;
   return status;
-}
-
-static kvs_status on_step_end(void *context, const kvs_step *step, kvs_error *err) {
-  kvs_trace *trace = context;
-  kvs_status status = ready(trace, err);
-  if (status == KVS_OK) status = write_step(trace, step, err);
-  return settle_error(trace, status);
-}
-
-static kvs_status on_settled(void *context, kvs_error *err) {
-  kvs_trace *trace = context;
-  kvs_status status = ready(trace, err);
-  if (status == KVS_OK && !trace->whole) status = kvs_trace_commit(trace, err);
-  forget_inputs(trace);
-  return settle_error(trace, status);
-}
-
-kvs_observer kvs_trace_observer(kvs_trace *trace) {
-  return (kvs_observer){.context = trace, .moment = on_moment, .step_end = on_step_end, .settled = on_settled};
 }
