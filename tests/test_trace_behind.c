@@ -145,6 +145,25 @@ static void the_file_is_the_same_whoever_writes_it(void **state) {
   }
 }
 
+/* Of one head, all that is logged of it among all heads. */
+static void one_head_is_what_it_is_among_all(void **state) {
+  (void)state;
+  static const bool heads[] = {false, true};
+  const kvs_log all = {.level = KVS_LOG_ATTENTION, .last_step = -1};
+  const kvs_log one = {.level = KVS_LOG_ATTENTION, .heads = heads, .last_step = -1};
+  make_trace(in_folder("heads.kvt"), 5, &all);
+  make_trace(in_folder("heads.kvt"), 5, &one);
+  sqlite3 *db;
+  ok(kvs_trace_read(in_folder("heads.kvt"), &db, &error));
+  assert_int_equal(number(db, "SELECT count(*) FROM head_step WHERE run = 2"), 5 * 2);
+  assert_int_equal(
+      number(db, "SELECT count(*) FROM head_step AS a JOIN head_step AS b USING (step, layer, head, q, scores, "
+                 "weights, out) WHERE a.run = 1 AND b.run = 2"),
+      5 * 2);
+  assert_int_equal(number(db, "SELECT count(*) FROM head_stat WHERE run = 2 AND head = 1"), 5 * 2);
+  sqlite3_close(db);
+}
+
 /* ---- what is in the file, and when ------------------------------------------------------------------------------- */
 
 /* A batch is far more than what is held of it. */
@@ -216,6 +235,46 @@ static void a_step_that_waits_is_kept(void **state) {
     ok(kvs_trace_close(trace, &error));
     assert_one_file(path);
   }
+}
+
+static sem_t inside;
+
+/* Tells that a transaction is about to be committed, and is in no hurry with it. */
+static int in_no_hurry(void *context) {
+  (void)context;
+  sem_post(&inside);
+  usleep(20000);
+  return 0;
+}
+
+static void *call_behind_once(void *argument) {
+  (void)argument;
+  observer.behind(observer.context);
+  return NULL;
+}
+
+/* Who needs the file while another thread writes the step waits for that thread: so does the next `settled`. */
+static void a_step_that_is_being_written_is_waited_for(void **state) {
+  (void)state;
+  const char *path = in_folder("waited.kvt");
+  sqlite3 *db;
+  pthread_t thread;
+  sem_init(&inside, 0, 0);
+  open_trace(path, &small_config);
+  ok(kvs_trace_read(path, &db, &error));
+  sqlite3_commit_hook(trace->db, in_no_hurry, NULL);
+  for (int step = 0; step < 2; step++) {
+    ok(feed(&observer, &small_config, step, &error));
+    assert_int_equal(pthread_create(&thread, NULL, call_behind_once, NULL), 0);
+    sem_wait(&inside);
+    ok(step ? feed(&observer, &small_config, 2, &error) : kvs_trace_settle(trace, &error));
+    assert_int_equal(number(db, "SELECT count(*) FROM step"), step + 1); /* and the third still waits */
+    pthread_join(thread, NULL);
+  }
+  sqlite3_close(db);
+  sqlite3_commit_hook(trace->db, NULL, NULL);
+  close_trace();
+  sem_destroy(&inside);
 }
 
 /* ---- what goes wrong --------------------------------------------------------------------------------------------- */
@@ -331,9 +390,11 @@ static void after_an_error_a_new_run_begins(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_file_is_the_same_whoever_writes_it),
+      cmocka_unit_test(one_head_is_what_it_is_among_all),
       cmocka_unit_test(a_large_batch_is_not_held_in_memory),
       cmocka_unit_test(a_large_batch_that_breaks_off_leaves_nothing),
       cmocka_unit_test(a_step_that_waits_is_kept),
+      cmocka_unit_test(a_step_that_is_being_written_is_waited_for),
       cmocka_unit_test(an_error_is_told_by_the_next_call),
       cmocka_unit_test(an_error_without_behind_is_told_too),
       cmocka_unit_test(after_an_error_a_new_run_begins),

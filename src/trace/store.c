@@ -329,7 +329,7 @@ static kvs_status connect_file(kvs_trace *trace, const kvs_config *config, kvs_e
   if (status == KVS_OK && trace->made_file) status = kvs_trace_exec(trace, "PRAGMA synchronous = OFF", err);
   if (status == KVS_OK) status = kvs_trace_exec(trace, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", err);
   /* What a step writes stays in memory until it is committed: else SQLite puts it into the log and reads it back. */
-  if (status == KVS_OK) status = kvs_trace_exec(trace, "PRAGMA cache_size = -8000", err);
+  if (status == KVS_OK) status = kvs_trace_exec(trace, "PRAGMA cache_size = -4000", err);
   /* What the engine logs is as the constraints want it. */
   if (status == KVS_OK && !trace->whole) status = kvs_trace_exec(trace, "PRAGMA ignore_check_constraints = ON", err);
   if (status != KVS_OK) return status;
