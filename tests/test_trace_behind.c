@@ -108,7 +108,7 @@ static void write_in_a_way(const char *path, enum way way) {
   assert_one_file(path);
 }
 
-/* Rows that one of the files has and the other has not. `columns` of a run leave out when it was. */
+/* Rows that one of the files has and the other has not. */
 static void assert_same(sqlite3 *db, const char *table, const char *columns) {
   char sql[600];
   for (int turn = 0; turn < 2; turn++) {
@@ -122,20 +122,39 @@ static void assert_same(sqlite3 *db, const char *table, const char *columns) {
   assert_true(number(db, sql) > 0);
 }
 
+/* A table's columns, all but those that say when. */
+static const char *const tables[][2] = {
+    {"run", "run, engine, model, n_embd, finished_at IS NULL"},
+    {"step", "run, step, mode, token, source, cache_length_before, position, cache_length_after, logprob"},
+    {"token", "*"},
+    {"event", "*"},
+    {"kv_row", "*"},
+    {"head_step", "*"},
+    {"head_stat", "*"},
+    {"layer_step", "*"},
+    {"step_vector", "*"},
+    {"step_stat", "*"},
+    {"top_token", "*"}};
+
+static sqlite3 *open_beside(const char *path, const char *other) {
+  sqlite3 *db;
+  char sql[200];
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  snprintf(sql, sizeof sql, "ATTACH '%s' AS other", other);
+  assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) assert_same(db, tables[i][0], tables[i][1]);
+  return db;
+}
+
 static void the_file_is_the_same_whoever_writes_it(void **state) {
   (void)state;
-  static const char *const tables[] = {"token",     "step",       "event",       "kv_row",    "head_step",
-                                       "head_stat", "layer_step", "step_vector", "step_stat", "top_token"};
+  char first[128];
+  snprintf(first, sizeof first, "%s/way0.kvt", folder);
   for (enum way way = NEVER; way < WAYS; way++) {
-    char path[128], sql[200];
+    char path[128];
     snprintf(path, sizeof path, "%s/way%d.kvt", folder, (int)way);
     write_in_a_way(path, way);
-    sqlite3 *db;
-    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-    snprintf(sql, sizeof sql, "ATTACH '%s/way0.kvt' AS other", folder);
-    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) assert_same(db, tables[i], "*");
-    assert_same(db, "run", "run, engine, model, n_embd, finished_at IS NULL");
+    sqlite3 *db = open_beside(path, first);
     assert_int_equal(number(db, "SELECT count(*) FROM step WHERE run = 1"), 96);
     assert_int_equal(number(db, "SELECT count(*) FROM kv_row WHERE run = 1"), 4 * 96);
     assert_int_equal(number(db, "SELECT count(*) FROM event WHERE run = 1"), 64 * 30 + 32 * 31);
@@ -143,6 +162,46 @@ static void the_file_is_the_same_whoever_writes_it(void **state) {
     assert_true(number(db, "SELECT count(*) FROM step_vector WHERE wte IS NULL OR x IS NULL OR logits IS NULL") == 0);
     sqlite3_close(db);
   }
+}
+
+static void decode(const char *path, kvs_model *model, const kvs_tokenizer *tokenizer, int threads) {
+  const kvs_engine_options options = {.threads = threads};
+  const kvs_log log = {.level = KVS_LOG_FULL, .last_step = -1};
+  const kvs_run_info info = {.sampling = {.top_p = 1}};
+  kvs_engine *engine;
+  ok(kvs_engine_create(model, &options, &engine, &error));
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  ok(kvs_trace_begin_run(trace, model, tokenizer, &info, &log, NULL, &error));
+  observer = kvs_trace_observer(trace);
+  kvs_engine_observe(engine, &observer);
+  static const int prompt[] = {5, 6, 7, 8, 9};
+  ok(kvs_engine_prefill(engine, prompt, 5, KVS_PROMPT, &error));
+  for (int i = 0; i < 40; i++) ok(kvs_engine_decode(engine, 3 + i % 7, KVS_FORCED, &error));
+  if (threads == 2) ok(kvs_trace_end_run(trace, &error)); /* with the engine still there, or without */
+  kvs_engine_observe(engine, NULL);
+  if (threads != 2) ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  kvs_engine_free(engine);
+}
+
+static void the_engine_writes_the_same_with_any_number_of_threads(void **state) {
+  (void)state;
+  kvs_model *model;
+  kvs_tokenizer *tokenizer;
+  char first[128];
+  ok(kvs_model_open("austen", &model, &error));
+  ok(kvs_tokenizer_open("austen", &tokenizer, &error));
+  snprintf(first, sizeof first, "%s/threads1.kvt", folder);
+  for (int threads = 1; threads <= 3; threads++) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/threads%d.kvt", folder, threads);
+    decode(path, model, tokenizer, threads);
+    sqlite3 *db = open_beside(path, first);
+    assert_int_equal(number(db, "SELECT count(*) FROM step"), 45);
+    sqlite3_close(db);
+  }
+  kvs_tokenizer_free(tokenizer);
+  kvs_model_free(model);
 }
 
 /* Of one head, all that is logged of it among all heads. */
@@ -390,6 +449,7 @@ static void after_an_error_a_new_run_begins(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_file_is_the_same_whoever_writes_it),
+      cmocka_unit_test(the_engine_writes_the_same_with_any_number_of_threads),
       cmocka_unit_test(one_head_is_what_it_is_among_all),
       cmocka_unit_test(a_large_batch_is_not_held_in_memory),
       cmocka_unit_test(a_large_batch_that_breaks_off_leaves_nothing),
