@@ -59,8 +59,10 @@ typedef struct kvs_trace_source {
   const kvs_config *config; /* n_layer, n_head, n_embd, head_dim, n_ctx and n_vocab are used */
   const char *model;        /* a name to show; NULL: not known */
   const char *sha256;       /* of the weights, lower-case hexadecimal (kvs_model_sha256); NULL: not known */
-  int tokens;               /* the vocabulary has ids 0 … tokens - 1, each with its bytes: */
-  const unsigned char *(*bytes)(const void *context, int token, size_t *length); /* NULL: an id without a token */
+  int tokens;               /* how many ids the vocabulary has */
+  /* The vocabulary has ids 0 … tokens - 1, each with its bytes. NULL: an id without a token. Called by the functions of this header
+   * and of the observer, `behind` as well: on the thread that calls them. */
+  const unsigned char *(*bytes)(const void *context, int token, size_t *length);
   const void *context;
   const char *engine, *engine_version; /* who decoded. engine NULL: kvstep, in its own version; else the run's fault is
                                           NULL (not known) if `info` has none, and so is the sampling if top_p is 0 */
