@@ -428,9 +428,8 @@ static void test_sql_exact(void **state) {
 /* Escape, C1 CSI and a direction override, as SQL. */
 #define NASTY "'x' || char(27) || '[2J' || char(155) || '31m' || char(8238) || 'y'"
 
-/* A fresh trace, changed by `sql` with all checks off. */
-static void make_hostile(const char *sql) {
-  expect(0, "$K run -m reverse -n 6 -o h.trace --force --log full");
+/* Changes h.trace with all checks off. */
+static void change(const char *sql) {
   char path[64], *message = NULL;
   snprintf(path, sizeof path, "%s/h.trace", folder);
   sqlite3 *db;
@@ -438,6 +437,12 @@ static void make_hostile(const char *sql) {
   sqlite3_exec(db, "PRAGMA ignore_check_constraints = 1", NULL, NULL, NULL);
   if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK) fail_msg("%s: %s", sql, message);
   sqlite3_close(db);
+}
+
+/* A fresh trace, changed by `sql`. */
+static void make_hostile(const char *sql) {
+  expect(0, "$K run -m reverse -n 6 -o h.trace --force --log full");
+  change(sql);
 }
 
 static void harmless(const char *text) {
@@ -504,6 +509,26 @@ static void test_hostile_numbers(void **state) {
 
 /* ---- streams and verification ---------------------------------------------------------------------------------- */
 
+/* info counts rows by where they lie if they lie in order, and one by one if they do not. */
+static void test_info_counts(void **state) {
+  (void)state;
+  static const char *const changes[] = {
+      "SELECT 1", "DELETE FROM head_stat WHERE run = 1 AND step = 1; DELETE FROM head_step WHERE run = 1 AND step = 1",
+      "UPDATE head_step SET rowid = 100000 - rowid", "UPDATE head_step SET rowid = rowid + 100000 * (rowid % 2)",
+      "DELETE FROM head_step WHERE run = 2; DELETE FROM kv_row WHERE run = 1 AND layer = 0 AND row = 0"};
+  for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+    make_hostile(changes[i]);
+    expect(0,
+           "$K sql h.trace -o csv \"SELECT 'head_step ' || count(h.run) FROM run LEFT JOIN head_step AS h USING (run) "
+           "GROUP BY run.run UNION ALL SELECT 'kv_row ' || count(k.run) FROM run LEFT JOIN kv_row AS k USING (run) "
+           "GROUP BY run.run\" | tail -n +2 | tr -d '\\r\"' | sort > counted; "
+           "$K info h.trace | sed -n 's/^  \\(head_step\\|kv_row\\) *not logged.*/\\1 0/p; "
+           "s/^  \\(head_step\\|kv_row\\) *\\([0-9,]*\\) rows.*/\\1 \\2/p' | tr -d , | sort | diff counted - && cat "
+           "counted");
+    contains(last.out, "kv_row ");
+  }
+}
+
 static void test_streams(void **state) {
   (void)state;
   expect(0, "$K run -n 3 -o pipe.trace 2>&1 | head -c 1 >/dev/null; $K info pipe.trace");
@@ -567,23 +592,15 @@ int main(void) {
   signal(SIGPIPE, SIG_IGN);
   if (!mkdtemp(folder)) return 1;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_usage_errors),
-      cmocka_unit_test(test_no_numbers),
-      cmocka_unit_test(test_help),
-      cmocka_unit_test(test_one_table),
-      cmocka_unit_test(test_lists),
-      cmocka_unit_test(test_prompts),
-      cmocka_unit_test(test_context),
-      cmocka_unit_test(test_run_and_trace),
-      cmocka_unit_test(test_show),
-      cmocka_unit_test(test_faults),
-      cmocka_unit_test(test_sql),
-      cmocka_unit_test(test_streams),
-      cmocka_unit_test(test_sql_exact),
-      cmocka_unit_test(test_hostile_text),
-      cmocka_unit_test(test_hostile_numbers),
-      cmocka_unit_test(test_verify),
-      cmocka_unit_test(test_same_command_same_text),
+      cmocka_unit_test(test_usage_errors), cmocka_unit_test(test_no_numbers),
+      cmocka_unit_test(test_help),         cmocka_unit_test(test_one_table),
+      cmocka_unit_test(test_lists),        cmocka_unit_test(test_prompts),
+      cmocka_unit_test(test_context),      cmocka_unit_test(test_run_and_trace),
+      cmocka_unit_test(test_show),         cmocka_unit_test(test_faults),
+      cmocka_unit_test(test_sql),          cmocka_unit_test(test_info_counts),
+      cmocka_unit_test(test_streams),      cmocka_unit_test(test_sql_exact),
+      cmocka_unit_test(test_hostile_text), cmocka_unit_test(test_hostile_numbers),
+      cmocka_unit_test(test_verify),       cmocka_unit_test(test_same_command_same_text),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   char script[128];

@@ -8,17 +8,19 @@
 #include "trace/query.h"
 #include "kvstep/trace.h"
 
+enum { TABLES = 6 };
+
 /* The base tables that hold a run's steps, in the order of what logs them. */
 static const struct logged {
-  const char *table, *blobs, *remedy; /* blobs: the SQL for a row's bytes, NULL if it has none */
-} logged[] = {
-    {"event", NULL, "the engine that wrote it reports no events"},
-    {"top_token", NULL, "the engine that wrote it gives no next tokens"},
-    {"kv_row", "length(k) + length(v)", "`cache` is empty: run with --log attention"},
-    {"head_step", "length(q) + length(scores) + length(weights) + length(out)",
+  const char *table, *key, *blobs, *remedy; /* key: its second column; blobs: the SQL for a row's bytes, NULL: none */
+} logged[TABLES] = {
+    {"event", NULL, NULL, "the engine that wrote it reports no events"},
+    {"top_token", NULL, NULL, "the engine that wrote it gives no next tokens"},
+    {"kv_row", "layer", "length(k) + length(v)", "`cache` is empty: run with --log attention"},
+    {"head_step", "step", "length(q) + length(scores) + length(weights) + length(out)",
      "`attention`, `query_vector` and `head_summary` are empty: run with --log attention"},
-    {"step_vector", "length(wte) + length(wpe) + length(x) + length(logits)", "run with --log attention"},
-    {"layer_step", "length(x_in) + length(attn_out) + length(x_mid) + length(mlp_out) + length(x_out)",
+    {"step_vector", "step", "length(wte) + length(wpe) + length(x) + length(logits)", "run with --log attention"},
+    {"layer_step", "step", "length(x_in) + length(attn_out) + length(x_mid) + length(mlp_out) + length(x_out)",
      "run with --log full"},
 };
 
@@ -32,13 +34,51 @@ static void put_prompt(const char *prompt, int count) {
   printf(count > 200 ? " … (%s bytes)\n" : "\n", grouped(count));
 }
 
+/* SQL for two columns: the rowids of a run's first row and its last by the key, which an index finds at once. */
+static const char *ends_of(const struct logged *l, const char *run) {
+  static char sql[200];
+  snprintf(sql, sizeof sql,
+           "(SELECT rowid FROM %s WHERE run = %s ORDER BY %s LIMIT 1), "
+           "(SELECT rowid FROM %s WHERE run = %s ORDER BY %s DESC LIMIT 1)",
+           l->table, run, l->key, l->table, run, l->key);
+  return sql;
+}
+
+/* Do a table's rows lie as a writer puts them, run after run without a gap? Then a run's first and last rowid say how many it
+ * has. All rows of a table are counted quickly, by its pages; those of one run only one by one. */
+static kvs_status lies_in_order(sqlite3 *db, const struct logged *l, bool *in_order, kvs_error *err) {
+  char sql[800];
+  long long yes = 0;
+  *in_order = false;
+  if (!l->key) return KVS_OK;
+  snprintf(sql, sizeof sql,
+           "WITH ends (low, high) AS MATERIALIZED (SELECT %s FROM run AS r), "
+           "whole (low, high, rows) AS MATERIALIZED "
+           "(SELECT (SELECT min(rowid) FROM %s), (SELECT max(rowid) FROM %s), (SELECT count(*) FROM %s)) "
+           "SELECT total(e.high - e.low + 1) = w.rows AND min(e.low) = w.low AND max(e.high) = w.high AND "
+           "w.high - w.low + 1 = w.rows FROM ends AS e, whole AS w",
+           ends_of(l, "r.run"), l->table, l->table, l->table);
+  kvs_status status = query_number(db, sql, NULL, 0, 0, &yes, err);
+  *in_order = yes == 1;
+  return status;
+}
+
+static kvs_status count_rows(sqlite3 *db, int run, const struct logged *l, bool in_order, long long *rows,
+                             kvs_error *err) {
+  char sql[400];
+  if (in_order)
+    snprintf(sql, sizeof sql, "WITH ends (low, high) AS (SELECT %s) SELECT high - low + 1 FROM ends", ends_of(l, "?1"));
+  else
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM %s WHERE run = ?1", l->table); /* of the key's index alone */
+  return query_number(db, sql, &run, 1, 0, rows, err);
+}
+
 /* `ours`: kvstep made this run, so its options would log more. */
-static kvs_status put_table(sqlite3 *db, int run, bool ours, const struct logged *l, long long total_steps,
-                            kvs_error *err) {
+static kvs_status put_table(sqlite3 *db, int run, bool ours, const struct logged *l, bool in_order,
+                            long long total_steps, kvs_error *err) {
   char sql[900];
   long long rows, bytes = 0;
-  snprintf(sql, sizeof sql, "SELECT count(*) FROM %s WHERE run = ?1", l->table); /* of the key's index alone */
-  kvs_status status = query_number(db, sql, &run, 1, 0, &rows, err);
+  kvs_status status = count_rows(db, run, l, in_order, &rows, err);
   if (status != KVS_OK) return status;
   if (rows == 0) {
     printf("  %-11s not logged: %s\n", l->table, ours ? l->remedy : "see docs/recording.md for what it would show");
@@ -46,7 +86,9 @@ static kvs_status put_table(sqlite3 *db, int run, bool ours, const struct logged
   }
   printf("  %-11s %s rows", l->table, grouped(rows));
   if (l->blobs) {
-    /* The mean of a few rows that lie evenly over the run's: to look at all of a large trace would read all of it. */
+    /* The mean of a few rows that lie evenly over the run's: to look at all of a large trace would read all of it, and each
+     * of them reads a page. */
+    const int most = rows < 10000 ? 99 : 12;
     char sum[400] = "";
     for (const char *c = l->blobs; *c;) {
       size_t length = strcspn(c, "+");
@@ -55,11 +97,11 @@ static kvs_status put_table(sqlite3 *db, int run, bool ours, const struct logged
       c += length + (c[length] == '+');
     }
     snprintf(sql, sizeof sql,
-             "WITH RECURSIVE pick (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM pick WHERE i < 99), "
-             "ends (low, high) AS MATERIALIZED (SELECT min(rowid), max(rowid) FROM %s WHERE run = ?1) "
+             "WITH RECURSIVE pick (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM pick WHERE i < %d), "
+             "ends (low, high) AS MATERIALIZED (SELECT %s) "
              "SELECT round(avg(%s) * %lld) FROM ends CROSS JOIN pick CROSS JOIN %s AS t "
-             "ON t.rowid = low + (high - low) * i / 99 AND t.run = ?1",
-             l->table, sum, rows, l->table);
+             "ON t.rowid = low + (high - low) * i / %d AND t.run = ?1",
+             most, ends_of(l, "?1"), sum, rows, l->table, most);
     status = query_number(db, sql, &run, 1, 0, &bytes, err);
     if (status != KVS_OK) return status;
     printf(", about %s of numbers", bytes_text((double)bytes));
@@ -132,11 +174,14 @@ static void put_run(sqlite3_stmt *s) {
 
 static kvs_status put_runs(sqlite3 *db, kvs_error *err) {
   sqlite3_stmt *statement = NULL;
-  bool row = false;
-  kvs_status status = query_prepare(db,
-                                    "SELECT run, model, n_layer, n_head, n_embd, n_ctx, fault, fault_from_step, "
-                                    "created_at, finished_at, engine, command, prompt FROM run ORDER BY run",
-                                    NULL, 0, &statement, err);
+  bool row = false, in_order[TABLES];
+  kvs_status status = KVS_OK;
+  for (int i = 0; i < TABLES && status == KVS_OK; i++) status = lies_in_order(db, &logged[i], &in_order[i], err);
+  if (status == KVS_OK)
+    status = query_prepare(db,
+                           "SELECT run, model, n_layer, n_head, n_embd, n_ctx, fault, fault_from_step, "
+                           "created_at, finished_at, engine, command, prompt FROM run ORDER BY run",
+                           NULL, 0, &statement, err);
   while (status == KVS_OK && (status = query_step(statement, &row, err)) == KVS_OK && row) {
     long long steps = 0;
     int run = sqlite3_column_int(statement, 0);
@@ -144,8 +189,8 @@ static kvs_status put_runs(sqlite3 *db, kvs_error *err) {
     const char *engine = (const char *)sqlite3_column_text(statement, 10);
     bool ours = engine && strcmp(engine, "kvstep") == 0;
     status = put_steps(db, run, &steps, err);
-    for (size_t i = 0; i < sizeof logged / sizeof *logged && status == KVS_OK; i++)
-      status = put_table(db, run, ours, &logged[i], steps, err);
+    for (int i = 0; i < TABLES && status == KVS_OK; i++)
+      status = put_table(db, run, ours, &logged[i], in_order[i], steps, err);
   }
   sqlite3_finalize(statement);
   return status;
