@@ -1,6 +1,7 @@
 /* test_trace_sql.c: the SQL of a trace without the writer: float32 decoding, another engine's INSERTs, stock tools. */
 #include "trace_maker.h"
 
+#include <fnmatch.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -111,6 +112,113 @@ static void the_functions_do_as_documented(void **state) {
   assert_int_equal(number(db, "SELECT count(DISTINCT step) FROM attention"), 5);
   assert_int_equal(number(db, "SELECT count(DISTINCT step) FROM main.attention"), 3);
   sqlite3_close(db);
+}
+
+/* ---- by key ---------------------------------------------------------------------------------------------------- */
+
+/* Every query of the documentation that gives the keys, and the table that has them. */
+static const struct keyed {
+  const char *query, *search; /* a line of its plan begins so */
+} keyed[] = {
+    {"%s.attention WHERE run = 1 AND step = 4 AND layer = 1 AND head = 1",
+     "SEARCH h USING INDEX sqlite_autoindex_head_step_1 (run=? AND step=? AND layer=? AND head=?)"},
+    {"%s.attention WHERE run = 1 AND step = 4 AND layer = 1 AND head = 1",
+     "SEARCH rk USING COVERING INDEX sqlite_autoindex_kv_row_1 (run=? AND layer=? AND row=? AND step<?)"},
+    {"%s.attention WHERE run = 1 AND step = 4 AND layer = 1 AND head = 1",
+     "SEARCH rl USING INDEX step_by_length (run=? AND cache_length_before=?)"},
+    {"%s.attention WHERE run = 1 AND step = 4 AND layer = 1 AND head = 1",
+     "SEARCH rs USING INDEX sqlite_autoindex_step_1 (run=? AND step=?)"},
+    {"%s.query_vector WHERE run = 1 AND step = 4 AND layer = 1 AND head = 1",
+     "SEARCH h USING INDEX sqlite_autoindex_head_step_1 (run=? AND step=? AND layer=? AND head=?)"},
+    {"%s.head_summary WHERE run = 1 AND step = 4", "SEARCH *head_stat USING PRIMARY KEY (run=? AND step=?)"},
+    {"%s.head_summary WHERE run = 1 AND step = 4",
+     "SEARCH h USING INDEX sqlite_autoindex_head_step_1 (run=? AND step=?)"},
+    {"%s.step_summary WHERE run = 1 AND step = 4", "SEARCH s USING INDEX sqlite_autoindex_step_1 (run=? AND step=?)"},
+    {"%s.rule WHERE run = 1 AND step = 4", "SEARCH *step USING INDEX sqlite_autoindex_step_1 (run=? AND step=?)"},
+    {"%s.logit WHERE run = 1 AND step = 4", "SEARCH s USING INDEX sqlite_autoindex_step_vector_1 (run=? AND step=?)"},
+    {"%s.cache WHERE run = 1 AND layer = 1 AND row = 3",
+     "SEARCH c USING INDEX sqlite_autoindex_kv_row_1 (run=? AND layer=? AND row=?)"},
+    {"main.kv_row WHERE run = 1 AND layer = 1 AND row = 3",
+     "SEARCH *kv_row USING INDEX sqlite_autoindex_kv_row_1 (run=? AND layer=? AND row=?)"},
+    {"main.event WHERE run = 1 AND step = 4 ORDER BY seq", "SEARCH *event USING PRIMARY KEY (run=? AND step=?)"},
+    {"main.top_token WHERE run = 1 AND step = 4 ORDER BY rank",
+     "SEARCH *top_token USING PRIMARY KEY (run=? AND step=?)"},
+    {"main.layer_step WHERE run = 1 AND step = 4 AND layer = 1",
+     "SEARCH *layer_step USING INDEX sqlite_autoindex_layer_step_1 (run=? AND step=? AND layer=?)"},
+    {"main.step_vector WHERE run = 1 AND step = 4",
+     "SEARCH *step_vector USING INDEX sqlite_autoindex_step_vector_1 (run=? AND step=?)"},
+};
+
+/* The first line of the plan that reads a whole table of a run's data, or sorts; or the search that is missing. */
+static const char *not_by_key(sqlite3 *db, const struct keyed *k, const char *way) {
+  static char found[600];
+  char query[256], sql[300];
+  snprintf(query, sizeof query, k->query, way);
+  snprintf(sql, sizeof sql, "EXPLAIN QUERY PLAN SELECT * FROM %s", query);
+  sqlite3_stmt *plan;
+  if (sqlite3_prepare_v2(db, sql, -1, &plan, NULL) != SQLITE_OK) fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+  bool searched = false, bad = false;
+  while (!bad && sqlite3_step(plan) == SQLITE_ROW) {
+    const char *line = (const char *)sqlite3_column_text(plan, 3);
+    searched |= fnmatch(k->search, line, 0) == 0;
+    /* What may be read whole: byte_list's one row, what a subquery hands up, a vector's numbers. */
+    static const char *const harmless[] = {
+        "SCAN l", "SCAN [mo]", "SCAN [qvrz]", "SCAN (subquery-*)", "SCAN *.head_summary", "SCAN f VIRTUAL TABLE*"};
+    bad = strncmp(line, "SCAN", 4) == 0 || strstr(line, "AUTOMATIC") || strstr(line, "TEMP B-TREE");
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) bad &= fnmatch(harmless[i], line, 0) != 0;
+    if (bad) snprintf(found, sizeof found, "%s: %s", query, line);
+  }
+  sqlite3_finalize(plan);
+  if (!bad && !searched) snprintf(found, sizeof found, "%s: no %s", query, k->search);
+  return bad || !searched ? found : NULL;
+}
+
+static void documented_queries_search_by_key(void **state) {
+  (void)state;
+  make_trace(in_folder("keys.kvt"), 5, NULL);
+  sqlite3 *db;
+  ok(kvs_trace_read(in_folder("keys.kvt"), &db, &error));
+  for (size_t i = 0; i < sizeof keyed / sizeof *keyed; i++)
+    for (int w = 0; w < 2; w++) {
+      const char *bad = not_by_key(db, &keyed[i], w ? "temp" : "main");
+      if (bad) fail_msg("%s", bad);
+    }
+  sqlite3_close(db);
+}
+
+/* schema.sql without one table's PRIMARY KEY; the caller frees it. */
+static char *schema_without_key(const char *table) {
+  char *schema = strdup(kvs_trace_schema()), create[64];
+  assert_non_null(schema);
+  snprintf(create, sizeof create, "CREATE TABLE %s (", table);
+  char *at = strstr(schema, create), *end = at ? strstr(at, ";\n\n") : NULL,
+       *key = at ? strstr(at, "PRIMARY KEY (") : NULL;
+  assert_true(key && end && key < end);
+  for (char *c = key; *c != ')'; c++) *c = ' ';
+  memcpy(key, "CHECK (1", 8);
+  char *rowid = strstr(at, " WITHOUT ROWID");
+  if (rowid && rowid < end) memset(rowid, ' ', strlen(" WITHOUT ROWID"));
+  return schema;
+}
+
+/* The test above says so where a key is missing. */
+static void a_missing_key_is_noticed(void **state) {
+  (void)state;
+  static const char *const tables[] = {"head_step", "kv_row",     "step",      "event",
+                                       "top_token", "layer_step", "head_stat", "step_vector"};
+  for (size_t t = 0; t <= sizeof tables / sizeof *tables; t++) {
+    sqlite3 *db;
+    const bool index = t == sizeof tables / sizeof *tables;
+    char *schema = index ? NULL : schema_without_key(tables[t]);
+    assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
+    execute(db, index ? kvs_trace_schema() : schema);
+    if (index) execute(db, "DROP INDEX step_by_length");
+    int noticed = 0;
+    for (size_t i = 0; i < sizeof keyed / sizeof *keyed; i++) noticed += not_by_key(db, &keyed[i], "main") != NULL;
+    if (!noticed) fail_msg("%s", index ? "step_by_length" : tables[t]);
+    free(schema);
+    sqlite3_close(db);
+  }
 }
 
 /* ---- another engine -------------------------------------------------------------------------------------------- */
@@ -265,6 +373,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_float_is_decoded_exactly),
       cmocka_unit_test(the_functions_do_as_documented),
+      cmocka_unit_test(documented_queries_search_by_key),
+      cmocka_unit_test(a_missing_key_is_noticed),
       cmocka_unit_test(the_documented_inserts_make_a_trace),
       cmocka_unit_test(python_reads_a_trace),
       cmocka_unit_test(the_stock_shell_reads_a_trace),

@@ -228,7 +228,7 @@ SELECT
     SELECT rs.token FROM step AS rs WHERE rs.run = h.run AND rs.step = coalesce(
       (SELECT max(rk.step) FROM kv_row AS rk
        WHERE rk.run = h.run AND rk.layer = h.layer AND rk.row = n.n AND rk.step <= h.step),
-      (SELECT max(rl.step) FROM step AS rl
+      (SELECT max(+rl.step) FROM step AS rl
        WHERE rl.run = h.run AND rl.cache_length_before = n.n AND +rl.step <= h.step)))) AS row_token_text,  -- the token that this row came from
   (((instr(l.bytes, substr(h.scores, 4 * n.n + 3, 1)) & 127) << 16) + (instr(l.bytes, substr(h.scores, 4 * n.n + 2, 1)) << 8)
     + instr(l.bytes, substr(h.scores, 4 * n.n + 1, 1))

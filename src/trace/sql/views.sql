@@ -10,7 +10,7 @@ SELECT
     SELECT rs.token FROM main.step AS rs WHERE rs.run = h.run AND rs.step = coalesce(
       (SELECT max(rk.step) FROM main.kv_row AS rk
        WHERE rk.run = h.run AND rk.layer = h.layer AND rk.row = f.i AND rk.step <= h.step),
-      (SELECT max(rl.step) FROM main.step AS rl
+      (SELECT max(+rl.step) FROM main.step AS rl
        WHERE rl.run = h.run AND rl.cache_length_before = f.i AND +rl.step <= h.step)))) AS row_token_text,
   f.value AS score,
   f.second AS weight
