@@ -5,6 +5,9 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#define SQLITE_CORE /* SQLite is called directly here, not as from a loadable extension */
+#include "trace/sql/row_text.h"
+
 static void execute(sqlite3 *db, const char *sql) {
   char *message = NULL;
   if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK) fail_msg("%.80s: %s", sql, message);
@@ -111,6 +114,11 @@ static void the_functions_do_as_documented(void **state) {
   execute(db, sql);
   assert_int_equal(number(db, "SELECT count(DISTINCT step) FROM attention"), 5);
   assert_int_equal(number(db, "SELECT count(DISTINCT step) FROM main.attention"), 3);
+  const char *texts =
+      "SELECT group_concat(row_token_text, '') FROM attention WHERE step = %d AND layer = 1 AND head = 0";
+  assert_text(db, (snprintf(sql, sizeof sql, texts, 4), sql), "abcde");
+  execute(db, "SELECT kvstep_views('main'); DETACH \"a \"\"b\"");
+  assert_text(db, (snprintf(sql, sizeof sql, texts, 2), sql), "abc");
   sqlite3_close(db);
 }
 
@@ -122,11 +130,11 @@ static const struct keyed {
 } keyed[] = {
     {"%s.attention WHERE run = 1 AND step = 4 AND layer = 1 AND head = 1",
      "SEARCH h USING INDEX sqlite_autoindex_head_step_1 (run=? AND step=? AND layer=? AND head=?)"},
-    {"%s.attention WHERE run = 1 AND step = 4 AND layer = 1 AND head = 1",
+    {"main.attention WHERE run = 1 AND step = 4 AND layer = 1 AND head = 1",
      "SEARCH rk USING COVERING INDEX sqlite_autoindex_kv_row_1 (run=? AND layer=? AND row=? AND step<?)"},
-    {"%s.attention WHERE run = 1 AND step = 4 AND layer = 1 AND head = 1",
+    {"main.attention WHERE run = 1 AND step = 4 AND layer = 1 AND head = 1",
      "SEARCH rl USING INDEX step_by_length (run=? AND cache_length_before=?)"},
-    {"%s.attention WHERE run = 1 AND step = 4 AND layer = 1 AND head = 1",
+    {"main.attention WHERE run = 1 AND step = 4 AND layer = 1 AND head = 1",
      "SEARCH rs USING INDEX sqlite_autoindex_step_1 (run=? AND step=?)"},
     {"%s.query_vector WHERE run = 1 AND step = 4 AND layer = 1 AND head = 1",
      "SEARCH h USING INDEX sqlite_autoindex_head_step_1 (run=? AND step=? AND layer=? AND head=?)"},
@@ -173,6 +181,22 @@ static const char *not_by_key(sqlite3 *db, const struct keyed *k, const char *wa
   return bad || !searched ? found : NULL;
 }
 
+/* The questions that the fast `attention` puts to the tables. */
+static void assert_plan(sqlite3 *db, const char *question, const char *search) {
+  char *sql = sqlite3_mprintf(question, "main", "main", "main"),
+       *explain = sqlite3_mprintf("EXPLAIN QUERY PLAN %s", sql);
+  sqlite3_stmt *plan;
+  if (sqlite3_prepare_v2(db, explain, -1, &plan, NULL) != SQLITE_OK) fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+  assert_int_equal(sqlite3_step(plan), SQLITE_ROW);
+  const char *line = (const char *)sqlite3_column_text(plan, 3);
+  if (fnmatch(search, line, 0) != 0) fail_msg("%s\n%s", sql, line);
+  while (sqlite3_step(plan) == SQLITE_ROW)
+    assert_int_equal(strncmp((const char *)sqlite3_column_text(plan, 3), "SEARCH", 6), 0);
+  sqlite3_finalize(plan);
+  sqlite3_free(explain);
+  sqlite3_free(sql);
+}
+
 static void documented_queries_search_by_key(void **state) {
   (void)state;
   make_trace(in_folder("keys.kvt"), 5, NULL);
@@ -183,6 +207,10 @@ static void documented_queries_search_by_key(void **state) {
       const char *bad = not_by_key(db, &keyed[i], w ? "temp" : "main");
       if (bad) fail_msg("%s", bad);
     }
+  assert_plan(db, kvs_row_text_logged,
+              "SEARCH k USING *INDEX sqlite_autoindex_kv_row_1 (run=? AND layer=? AND row>? AND row<?)");
+  assert_plan(db, kvs_row_text_by_length,
+              "SEARCH s USING INDEX step_by_length (run=? AND cache_length_before>? AND cache_length_before<?)");
   sqlite3_close(db);
 }
 
@@ -219,6 +247,40 @@ static void a_missing_key_is_noticed(void **state) {
     free(schema);
     sqlite3_close(db);
   }
+}
+
+/* ---- where a row came from --------------------------------------------------------------------------------------- */
+
+/* Rows that were written again, or are not logged, or by steps and of tokens that are not there; more than are looked up at
+ * once. The view in plain SQL says the same. */
+static void both_views_know_a_rows_token(void **state) {
+  (void)state;
+  sqlite3 *db = open_new(in_folder("rows.kvt"));
+  execute(
+      db,
+      "BEGIN; INSERT INTO run VALUES (1,0,0,0,0,0,0,0, 1,1,1,1,2000,9, 0,0,0,0,0,0,0);"
+      "INSERT INTO token SELECT n, NULL, 't' || n FROM number WHERE n < 900 AND n % 7 <> 3;"
+      "INSERT INTO step SELECT 1, n, 'decode', n, 'prompt', CASE WHEN n % 5 = 2 THEN n / 2 ELSE n END, n, n + 1, "
+      "NULL, NULL FROM number WHERE n < 1000 AND n % 11 <> 4;"
+      "INSERT INTO kv_row SELECT 1, 0, n, n, NULL, NULL FROM number WHERE n < 1000 AND n % 3 = 0;"
+      "INSERT INTO kv_row SELECT 1, 0, n % 50, n + 1, NULL, NULL FROM number WHERE n BETWEEN 50 AND 900;"
+      "INSERT INTO head_step SELECT 1, n, 0, 0, NULL, NULL, zeroblob(4 * 1000), NULL FROM number WHERE n IN "
+      "(0, 1, 40, 513, 999);"
+      "INSERT INTO head_step SELECT 1, n, 1, 0, NULL, zeroblob(4 * n), NULL, NULL FROM number WHERE n IN (600, 700);"
+      "COMMIT");
+  sqlite3_close(db);
+  ok(kvs_trace_read(in_folder("rows.kvt"), &db, &error));
+  for (int w = 0; w < 2; w++) {
+    const char *a = w ? "temp" : "main", *b = w ? "main" : "temp";
+    char sql[200];
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM (SELECT * FROM %s.attention EXCEPT SELECT * FROM %s.attention)", a,
+             b);
+    assert_int_equal(number(db, sql), 0);
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM %s.attention", a);
+    assert_int_equal(number(db, sql), 6300);
+  }
+  assert_text(db, "SELECT row_token_text FROM attention WHERE step = 999 AND row = 7 AND layer = 0", "t858");
+  sqlite3_close(db);
 }
 
 /* ---- another engine -------------------------------------------------------------------------------------------- */
@@ -373,6 +435,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_float_is_decoded_exactly),
       cmocka_unit_test(the_functions_do_as_documented),
+      cmocka_unit_test(both_views_know_a_rows_token),
       cmocka_unit_test(documented_queries_search_by_key),
       cmocka_unit_test(a_missing_key_is_noticed),
       cmocka_unit_test(the_documented_inserts_make_a_trace),

@@ -5,61 +5,91 @@
  *   SELECT h.step, f.value FROM head_step AS h, floats(h.weights) AS f WHERE f.i = 0;
  *
  * Lines come in order of i, so ORDER BY i costs nothing, and `i = …` goes straight to its line. NaN comes out as NULL.
+ *
+ * kvstep_attended(scores, weights, schema, run, layer, step) is the same for the fast view `attention`, with one column more:
+ * token_text, of the token that cache row i came from. It is looked up only where it is asked for.
  */
-#include "trace/sql/extension.h"
+#include "trace/sql/row_text.h"
 
 #include <stdint.h>
 #include <string.h>
 
 SQLITE_EXTENSION_INIT3
 
-enum { COLUMN_I, COLUMN_VALUE, COLUMN_SECOND, COLUMN_A, COLUMN_B };
-enum { PLAN_B = 1, PLAN_I = 2 }; /* bits of idxNum: the arguments after the first that xFilter gets */
+enum { COLUMN_I, COLUMN_VALUE, COLUMN_SECOND, COLUMN_A, COLUMN_B, COLUMN_OF, COLUMN_TEXT = COLUMN_OF + KVS_OF_COUNT };
+enum { PLAN_B = 1, PLAN_I = 2, PLAN_OF = 4 }; /* bits of idxNum: the arguments after the first that xFilter gets */
+
+typedef struct table {
+  sqlite3_vtab base;
+  int attended; /* this is kvstep_attended */
+  kvs_row_source source;
+} table;
 
 typedef struct cursor {
   sqlite3_vtab_cursor base;
   sqlite3_value *a, *b; /* our copies: the arguments live only during xFilter */
   const unsigned char *bytes_a, *bytes_b;
   sqlite3_int64 count_a, count_b, i, end;
+  sqlite3_value *of[KVS_OF_COUNT];
+  kvs_row_texts *texts;
 } cursor;
 
+/* data: not NULL for kvstep_attended. */
 static int connect(sqlite3 *db, void *data, int argc, const char *const *argv, sqlite3_vtab **out, char **message) {
-  (void)data, (void)argc, (void)argv, (void)message;
-  int rc = sqlite3_declare_vtab(db, "CREATE TABLE floats (i INTEGER, value REAL, second REAL, a HIDDEN, b HIDDEN)");
+  (void)argc, (void)argv, (void)message;
+  int rc = sqlite3_declare_vtab(
+      db, data ? "CREATE TABLE attended (i INTEGER, value REAL, second REAL, a HIDDEN, b HIDDEN, schema HIDDEN, "
+                 "run HIDDEN, layer HIDDEN, step HIDDEN, token_text)"
+               : "CREATE TABLE floats (i INTEGER, value REAL, second REAL, a HIDDEN, b HIDDEN)");
   if (rc != SQLITE_OK) return rc;
   rc = sqlite3_vtab_config(db, SQLITE_VTAB_INNOCUOUS);
   if (rc != SQLITE_OK) return rc;
-  *out = sqlite3_malloc(sizeof **out);
-  if (!*out) return SQLITE_NOMEM;
-  memset(*out, 0, sizeof **out);
+  table *t = sqlite3_malloc(sizeof *t);
+  if (!t) return SQLITE_NOMEM;
+  memset(t, 0, sizeof *t);
+  t->attended = data != NULL;
+  t->source.db = db;
+  *out = &t->base;
   return SQLITE_OK;
 }
 
-static int disconnect(sqlite3_vtab *table) {
-  sqlite3_free(table);
+static int disconnect(sqlite3_vtab *base) {
+  kvs_row_source_forget(&((table *)base)->source);
+  sqlite3_free(base);
   return SQLITE_OK;
 }
 
-static int best_index(sqlite3_vtab *table, sqlite3_index_info *info) {
-  int at[COLUMN_B + 1];
-  for (int c = 0; c <= COLUMN_B; c++) at[c] = -1;
+static int best_index(sqlite3_vtab *base, sqlite3_index_info *info) {
+  int at[COLUMN_TEXT];
+  for (int c = 0; c < COLUMN_TEXT; c++) at[c] = -1;
   for (int k = 0; k < info->nConstraint; k++) {
     const struct sqlite3_index_constraint *constraint = &info->aConstraint[k];
     int column = constraint->iColumn;
-    if (constraint->op != SQLITE_INDEX_CONSTRAINT_EQ || column < 0 || column > COLUMN_B) continue;
+    if (constraint->op != SQLITE_INDEX_CONSTRAINT_EQ || column < 0 || column >= COLUMN_TEXT) continue;
     if (constraint->usable)
       at[column] = k;
     else if (column >= COLUMN_A)
       return SQLITE_CONSTRAINT; /* the arguments must be known before the loop begins */
   }
-  if (at[COLUMN_A] < 0) {
-    table->zErrMsg = sqlite3_mprintf("floats() needs a BLOB: floats(blob) or floats(blob, blob)");
-    return SQLITE_ERROR;
-  }
+  int needed = ((table *)base)->attended ? COLUMN_TEXT - 1 : COLUMN_A;
+  for (int c = COLUMN_A; c <= needed; c++)
+    if (at[c] < 0) {
+      base->zErrMsg = needed == COLUMN_A ? sqlite3_mprintf("floats() needs a BLOB: floats(blob) or floats(blob, blob)")
+                                         : sqlite3_mprintf("kvstep_attended() needs six arguments");
+      return SQLITE_ERROR;
+    }
   int arguments = 0;
   info->idxNum = 0;
-  static const struct { int column, plan; } order[] = {{COLUMN_A, 0}, {COLUMN_B, PLAN_B}, {COLUMN_I, PLAN_I}};
-  for (int k = 0; k < 3; k++) {
+  static const struct {
+    int column, plan;
+  } order[] = {{COLUMN_A, 0},
+               {COLUMN_B, PLAN_B},
+               {COLUMN_OF + KVS_OF_SCHEMA, PLAN_OF},
+               {COLUMN_OF + KVS_OF_RUN, PLAN_OF},
+               {COLUMN_OF + KVS_OF_LAYER, PLAN_OF},
+               {COLUMN_OF + KVS_OF_STEP, PLAN_OF},
+               {COLUMN_I, PLAN_I}};
+  for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
     int c = at[order[k].column];
     if (c < 0) continue;
     info->aConstraintUsage[c].argvIndex = ++arguments;
@@ -73,8 +103,8 @@ static int best_index(sqlite3_vtab *table, sqlite3_index_info *info) {
   return SQLITE_OK;
 }
 
-static int open(sqlite3_vtab *table, sqlite3_vtab_cursor **out) {
-  (void)table;
+static int open(sqlite3_vtab *base, sqlite3_vtab_cursor **out) {
+  (void)base;
   cursor *c = sqlite3_malloc(sizeof *c);
   if (!c) return SQLITE_NOMEM;
   memset(c, 0, sizeof *c);
@@ -86,13 +116,20 @@ static void forget(cursor *c) {
   sqlite3_value_free(c->a);
   sqlite3_value_free(c->b);
   c->a = c->b = NULL;
+  for (int i = 0; i < KVS_OF_COUNT; i++) {
+    sqlite3_value_free(c->of[i]);
+    c->of[i] = NULL;
+  }
+  if (c->texts) kvs_row_texts_forget(c->texts);
   c->bytes_a = c->bytes_b = NULL;
   c->count_a = c->count_b = c->i = c->end = 0;
 }
 
 static int close(sqlite3_vtab_cursor *base) {
-  forget((cursor *)base);
-  sqlite3_free(base);
+  cursor *c = (cursor *)base;
+  forget(c);
+  sqlite3_free(c->texts);
+  sqlite3_free(c);
   return SQLITE_OK;
 }
 
@@ -121,6 +158,8 @@ static int filter(sqlite3_vtab_cursor *base, int plan, const char *text, int arg
   int rc = take(c, argv[next++], &c->a, &c->bytes_a, &c->count_a);
   if (rc == SQLITE_OK && plan & PLAN_B) rc = take(c, argv[next++], &c->b, &c->bytes_b, &c->count_b);
   if (rc != SQLITE_OK) return rc;
+  for (int i = 0; i < KVS_OF_COUNT && plan & PLAN_OF; i++)
+    if (!(c->of[i] = sqlite3_value_dup(argv[next++]))) return SQLITE_NOMEM;
   c->end = c->count_a > c->count_b ? c->count_a : c->count_b;
   if (plan & PLAN_I) {
     sqlite3_value *wanted = argv[next];
@@ -153,8 +192,28 @@ static void result_float(sqlite3_context *context, const unsigned char *bytes, s
   sqlite3_result_double(context, value); /* makes NULL of a NaN */
 }
 
+static int result_text(sqlite3_context *context, cursor *c) {
+  kvs_row_texts *texts = c->texts;
+  if (!texts) {
+    texts = c->texts = sqlite3_malloc(sizeof *texts);
+    if (!texts) return SQLITE_NOMEM;
+    texts->count = 0;
+  }
+  if (c->i < texts->first || c->i >= texts->first + texts->count) {
+    table *t = (table *)c->base.pVtab;
+    int rc = kvs_row_texts_fill(texts, &t->source, c->of, c->i, c->end);
+    if (rc != SQLITE_OK) {
+      sqlite3_free(t->base.zErrMsg);
+      t->base.zErrMsg = sqlite3_mprintf("%s", sqlite3_errmsg(t->source.db));
+      return rc;
+    }
+  }
+  if (texts->text[c->i - texts->first]) sqlite3_result_value(context, texts->text[c->i - texts->first]);
+  return SQLITE_OK;
+}
+
 static int column(sqlite3_vtab_cursor *base, sqlite3_context *context, int which) {
-  const cursor *c = (const cursor *)base;
+  cursor *c = (cursor *)base;
   switch (which) {
   case COLUMN_I:
     sqlite3_result_int64(context, c->i);
@@ -168,8 +227,13 @@ static int column(sqlite3_vtab_cursor *base, sqlite3_context *context, int which
   case COLUMN_A:
     if (c->a) sqlite3_result_value(context, c->a);
     break;
-  default:
+  case COLUMN_B:
     if (c->b) sqlite3_result_value(context, c->b);
+    break;
+  case COLUMN_TEXT:
+    return result_text(context, c);
+  default:
+    if (c->of[which - COLUMN_OF]) sqlite3_result_value(context, c->of[which - COLUMN_OF]);
   }
   return SQLITE_OK;
 }
@@ -193,5 +257,7 @@ int kvs_sql_floats(sqlite3 *db) {
       .xColumn = column,
       .xRowid = rowid,
   };
-  return sqlite3_create_module_v2(db, "floats", &module, NULL, NULL);
+  static char attended;
+  int rc = sqlite3_create_module_v2(db, "floats", &module, NULL, NULL);
+  return rc == SQLITE_OK ? sqlite3_create_module_v2(db, "kvstep_attended", &module, &attended, NULL) : rc;
 }

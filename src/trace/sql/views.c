@@ -7,6 +7,7 @@
 #include "trace/sql/extension.h"
 #include "base/embed.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 SQLITE_EXTENSION_INIT3
@@ -30,24 +31,18 @@ int kvs_sql_is_trace(sqlite3 *db, const char *schema, int *yes, char **message) 
   return rc != SQLITE_OK ? rc : finalized;
 }
 
-/* The views' text with every `main.` replaced by the schema's quoted name; the caller frees it with sqlite3_free. */
+/* The views' text with the schema's name for every `main.` and 'main'; the caller frees it with sqlite3_free. */
 static char *text_for(sqlite3 *db, const char *schema) {
-  static const char mark[] = "main.";
-  char *quoted = sqlite3_mprintf("\"%w\".", schema);
   sqlite3_str *text = sqlite3_str_new(db);
   const char *from = (const char *)kvs_fast_views, *end = (const char *)kvs_fast_views_end;
-  while (quoted && from < end) {
-    const char *at = strstr(from, mark); /* the text ends in a NUL: KVS_EMBED puts one there */
-    if (!at) at = end;
-    sqlite3_str_append(text, from, (int)(at - from));
-    if (at < end) sqlite3_str_appendall(text, quoted);
-    from = at < end ? at + sizeof mark - 1 : end;
+  for (const char *at; (at = strstr(from, "main"));
+       from = at + 5) { /* the text ends in a NUL: KVS_EMBED puts one there */
+    bool string = at[-1] == '\'';
+    sqlite3_str_append(text, from, (int)(at - string - from));
+    sqlite3_str_appendf(text, string ? "%Q" : "\"%w\".", schema);
   }
-  sqlite3_free(quoted);
-  char *sql = sqlite3_str_finish(text);
-  if (quoted) return sql;
-  sqlite3_free(sql);
-  return NULL;
+  sqlite3_str_append(text, from, (int)(end - from));
+  return sqlite3_str_finish(text);
 }
 
 int kvs_sql_make_views(sqlite3 *db, const char *schema, char **message) {

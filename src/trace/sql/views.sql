@@ -1,23 +1,18 @@
 -- views.sql: the views of schema.sql once more, decoding with the extension's functions. Same names, columns and values.
--- Where it says main, views.c puts the schema that holds the trace.
+-- Where a statement names the first database, views.c puts the schema that holds the trace.
 
 DROP VIEW IF EXISTS temp.attention;
 CREATE TEMP VIEW attention AS
 SELECT
   h.run AS run, h.step AS step, s.position AS position, t.text AS token_text, h.layer AS layer, h.head AS head,
   f.i AS row,
-  (SELECT rt.text FROM main.token AS rt WHERE rt.token = (
-    SELECT rs.token FROM main.step AS rs WHERE rs.run = h.run AND rs.step = coalesce(
-      (SELECT max(rk.step) FROM main.kv_row AS rk
-       WHERE rk.run = h.run AND rk.layer = h.layer AND rk.row = f.i AND rk.step <= h.step),
-      (SELECT max(+rl.step) FROM main.step AS rl
-       WHERE rl.run = h.run AND rl.cache_length_before = f.i AND +rl.step <= h.step)))) AS row_token_text,
+  f.token_text AS row_token_text,
   f.value AS score,
   f.second AS weight
 FROM main.head_step AS h
 LEFT JOIN main.step AS s ON s.run = h.run AND s.step = h.step
 LEFT JOIN main.token AS t ON t.token = s.token
-CROSS JOIN floats(h.scores, h.weights) AS f;
+CROSS JOIN kvstep_attended(h.scores, h.weights, 'main', h.run, h.layer, h.step) AS f;
 
 DROP VIEW IF EXISTS temp.cache;
 CREATE TEMP VIEW cache AS
