@@ -62,7 +62,7 @@ else
 endif
 
 .SECONDARY:
-.PHONY: all demo test test-binaries bench bench-check install check-install samples screens fault-pages format lint lint-format lint-cppcheck help clean
+.PHONY: all demo test test-binaries bench bench-check bench-instructions install check-install samples screens fault-pages format lint lint-format lint-cppcheck help clean
 all: $(PROGRAM) $(STATIC) $(SHARED) $(EXTENSION)
 	@:
 
@@ -153,6 +153,10 @@ bench:
 	@.ci/deps test
 	@$(MAKE) --no-print-directory all $(BUILD)/bench
 	@$(BUILD)/bench $(ARGS)
+
+# Instructions of one decode step, to compare two versions with: no other program and no clock changes them.
+bench-instructions: all
+	@tests/bench/instructions.sh $(abspath $(PROGRAM))
 
 # Is every fault found by `check`, and nothing else? A matrix of faults and verdicts.
 bench-check:
@@ -255,6 +259,7 @@ help:
 	@echo "make demo            installs what is missing, builds, and traces both built-in models, right and broken"
 	@echo "make test            installs what is missing, builds and runs every test; SAN=1 with ASan and UBSan"
 	@echo "make bench           speed beside the machine's limits; ARGS='decode -o json' chooses (docs/performance.md)"
+	@echo "make bench-instructions   instructions of one decode step, counted by valgrind"
 	@echo "make bench-check     what \`check\` says of every fault: a confusion matrix (BENCH_MODEL=124M: GPT-2 small's shape)"
 	@echo "make install         to PREFIX=$(PREFIX), under DESTDIR"
 	@echo "make samples         makes the sample traces in traces/ again"

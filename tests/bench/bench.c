@@ -108,10 +108,12 @@ static void print_json(void) {
 static const struct {
   const char *name;
   void (*run)(void);
+  bool asked; /* runs only where it is named */
 } parts[] = {
-    {"bits", bench_bits},       {"decode", bench_decode},   {"prefill", bench_prefill},
-    {"logging", bench_logging}, {"loading", bench_loading}, {"queries", bench_queries},
-    {"screen", bench_screen},   {"growth", bench_growth},   {"peers", bench_peers},
+    {"bits", bench_bits, false},       {"decode", bench_decode, false},   {"prefill", bench_prefill, false},
+    {"logging", bench_logging, false}, {"loading", bench_loading, false}, {"queries", bench_queries, false},
+    {"screen", bench_screen, false},   {"growth", bench_growth, false},   {"threads", bench_threads, false},
+    {"peers", bench_peers, false},     {"info", bench_info, true},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
@@ -139,7 +141,7 @@ int main(int argc, char **argv) {
            "target.\n",
            kvs_kernel_name(0));
   for (int p = 0; p < PARTS; p++)
-    if (chosen[p] || !some) parts[p].run();
+    if (some ? chosen[p] : !parts[p].asked) parts[p].run();
   if (json) print_json();
   if (picture) bench_picture(picture);
   return 0;

@@ -68,8 +68,18 @@ kvs_model *bench_model_124m(kvs_dtype dtype);
 /* Bytes that a decode step reads with `cached` rows in the cache: all weights once, and K and V. */
 size_t bench_step_bytes(const kvs_model *model, int cached);
 /* Multiply-adds of the layers' matrix products for one token. */
-kvs_trace *bench_trace(const kvs_model *model, const char *path, kvs_log_level level);
 double bench_layer_products(const kvs_model *model);
+
+/* ---- traces and the program -------------------------------------------------------------------------------------- */
+
+/* A new trace with a run begun, to be filled by an engine's observer. */
+kvs_trace *bench_trace(const kvs_model *model, const char *path, kvs_log_level level);
+/* A whole trace of GPT-2 small's shape with made-up numbers: `runs` runs of `steps` steps. */
+void bench_made_up_trace(const char *path, int runs, int steps);
+/* The kvstep that was built: ./kvstep, or what KVSTEP names. */
+char *bench_program(void);
+/* Runs a program; seconds from fork to its first byte, or to its end. */
+double bench_run(char *const *arguments, bool to_first_byte);
 
 /* ---- the parts ------------------------------------------------------------------------------------------------- */
 
@@ -81,7 +91,9 @@ void bench_loading(void);
 void bench_queries(void);
 void bench_screen(void);
 void bench_growth(void);
+void bench_threads(void);
 void bench_peers(void);
+void bench_info(void);
 
 /* Draws the results of bench_growth. */
 void bench_picture(const char *path);

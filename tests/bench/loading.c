@@ -152,8 +152,13 @@ static void measure_opening(const char *folder) {
   add("a vocabulary of 50,257", words_seconds, 30);
 }
 
-/* Seconds from fork to the program's first byte, or to its end. */
-static double run(char *const *arguments, bool to_first_byte) {
+char *bench_program(void) {
+  static char here[] = "./kvstep";
+  char *program = getenv("KVSTEP");
+  return program ? program : here;
+}
+
+double bench_run(char *const *arguments, bool to_first_byte) {
   int ends[2];
   char byte;
   if (pipe(ends) != 0) abort();
@@ -181,14 +186,13 @@ static double run(char *const *arguments, bool to_first_byte) {
 static void measure_program(const char *folder) {
   char trace[64];
   snprintf(trace, sizeof trace, "%s/run.db", folder);
-  char *program = getenv("KVSTEP");
-  if (!program) program = "./kvstep";
+  char *program = bench_program();
   char *first[] = {program, "run", "-p", "It is a truth", "-n", "1", NULL};
   char *ten[] = {program, "run", "-p", "It is a truth", "-n", "10", "-o", trace, "--force", NULL};
   char *info[] = {program, "info", trace, NULL};
   double seconds[3][ROUNDS];
   for (int r = -1; r < ROUNDS; r++) {
-    double a = run(first, true), b = run(ten, false), c = run(info, false);
+    double a = bench_run(first, true), b = bench_run(ten, false), c = bench_run(info, false);
     if (r >= 0) seconds[0][r] = a, seconds[1][r] = b, seconds[2][r] = c;
   }
   add("kvstep run, exec to the first token", seconds[0], 15);

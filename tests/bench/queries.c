@@ -62,7 +62,7 @@ static void tell_step(writer *w, int t) {
   bench_must(w->observer.settled(w->observer.context, &err), &err);
 }
 
-static void make_trace(const char *path) {
+void bench_made_up_trace(const char *path, int runs, int steps) {
   kvs_error err;
   kvs_trace *trace;
   const kvs_config c = {
@@ -72,10 +72,12 @@ static void make_trace(const char *path) {
   if (!numbers) abort();
   for (int i = 0; i < c.n_vocab; i++) numbers[i] = (float)(i * 37 % 1009) / 50000;
   bench_must(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &err), &err);
-  bench_must(kvs_trace_begin_run_from(trace, &source, NULL, NULL, NULL, &err), &err);
-  writer w = {.observer = kvs_trace_observer(trace), .numbers = numbers};
-  for (int t = 0; t < STEPS; t++) tell_step(&w, t);
-  bench_must(kvs_trace_end_run(trace, &err), &err);
+  for (int r = 0; r < runs; r++) {
+    bench_must(kvs_trace_begin_run_from(trace, &source, NULL, NULL, NULL, &err), &err);
+    writer w = {.observer = kvs_trace_observer(trace), .numbers = numbers};
+    for (int t = 0; t < steps; t++) tell_step(&w, t);
+    bench_must(kvs_trace_end_run(trace, &err), &err);
+  }
   bench_must(kvs_trace_close(trace, &err), &err);
   free(numbers);
 }
@@ -111,7 +113,7 @@ void bench_queries(void) {
   char folder[] = "/tmp/kvstep-bench.XXXXXX", path[64];
   if (!mkdtemp(folder)) abort();
   snprintf(path, sizeof path, "%s/trace.db", folder);
-  make_trace(path);
+  bench_made_up_trace(path, 1, STEPS);
   kvs_error err;
   sqlite3 *plain, *fast;
   if (sqlite3_open_v2(path, &plain, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) abort();
@@ -147,7 +149,7 @@ void bench_screen(void) {
   char folder[] = "/tmp/kvstep-bench.XXXXXX", path[64];
   if (!mkdtemp(folder)) abort();
   snprintf(path, sizeof path, "%s/trace.db", folder);
-  make_trace(path);
+  bench_made_up_trace(path, 1, STEPS);
   kvs_error err;
   sqlite3 *db;
   struct look *look;
