@@ -12,15 +12,21 @@ enum { TABLES = 6 };
 
 /* The base tables that hold a run's steps, in the order of what logs them. */
 static const struct logged {
-  const char *table, *key, *blobs, *remedy; /* key: its second column; blobs: the SQL for a row's bytes, NULL: none */
+  const char *table;
+  const char
+      *number; /* what counts its rows as they are written: in the whole table, or in a run; NULL: nothing does */
+  const char *second; /* the column of the key after run */
+  const char *blobs;  /* the SQL for a row's bytes, NULL if it has none */
+  const char *remedy;
 } logged[TABLES] = {
-    {"event", NULL, NULL, "the engine that wrote it reports no events"},
-    {"top_token", NULL, NULL, "the engine that wrote it gives no next tokens"},
-    {"kv_row", "layer", "length(k) + length(v)", "`cache` is empty: run with --log attention"},
-    {"head_step", "step", "length(q) + length(scores) + length(weights) + length(out)",
+    {"event", "seq", "step", NULL, "the engine that wrote it reports no events"},
+    {"top_token", NULL, NULL, NULL, "the engine that wrote it gives no next tokens"},
+    {"kv_row", "rowid", "layer", "length(k) + length(v)", "`cache` is empty: run with --log attention"},
+    {"head_step", "rowid", "step", "length(q) + length(scores) + length(weights) + length(out)",
      "`attention`, `query_vector` and `head_summary` are empty: run with --log attention"},
-    {"step_vector", "step", "length(wte) + length(wpe) + length(x) + length(logits)", "run with --log attention"},
-    {"layer_step", "step", "length(x_in) + length(attn_out) + length(x_mid) + length(mlp_out) + length(x_out)",
+    {"step_vector", "rowid", "step", "length(wte) + length(wpe) + length(x) + length(logits)",
+     "run with --log attention"},
+    {"layer_step", "rowid", "step", "length(x_in) + length(attn_out) + length(x_mid) + length(mlp_out) + length(x_out)",
      "run with --log full"},
 };
 
@@ -34,30 +40,29 @@ static void put_prompt(const char *prompt, int count) {
   printf(count > 200 ? " … (%s bytes)\n" : "\n", grouped(count));
 }
 
-/* SQL for two columns: the rowids of a run's first row and its last by the key, which an index finds at once. */
+/* SQL for two columns: the numbers of a run's first row and its last by the key, which an index finds at once. */
 static const char *ends_of(const struct logged *l, const char *run) {
   static char sql[200];
   snprintf(sql, sizeof sql,
-           "(SELECT rowid FROM %s WHERE run = %s ORDER BY %s LIMIT 1), "
-           "(SELECT rowid FROM %s WHERE run = %s ORDER BY %s DESC LIMIT 1)",
-           l->table, run, l->key, l->table, run, l->key);
+           "(SELECT %s FROM %s WHERE run = %s ORDER BY %s LIMIT 1), "
+           "(SELECT %s FROM %s WHERE run = %s ORDER BY %s DESC LIMIT 1)",
+           l->number, l->table, run, l->second, l->number, l->table, run, l->second);
   return sql;
 }
 
-/* Do a table's rows lie as a writer puts them, run after run without a gap? Then a run's first and last rowid say how many it
- * has. All rows of a table are counted quickly, by its pages; those of one run only one by one. */
+/* Do a table's rows lie as a writer puts them, run after run without a gap? Then the numbers of a run's first row and its last
+ * say how many it has. All rows of a table are counted quickly, by its pages; those of one run only one by one. */
 static kvs_status lies_in_order(sqlite3 *db, const struct logged *l, bool *in_order, kvs_error *err) {
-  char sql[800];
+  char sql[600];
   long long yes = 0;
   *in_order = false;
-  if (!l->key) return KVS_OK;
-  snprintf(sql, sizeof sql,
-           "WITH ends (low, high) AS MATERIALIZED (SELECT %s FROM run AS r), "
-           "whole (low, high, rows) AS MATERIALIZED "
-           "(SELECT (SELECT min(rowid) FROM %s), (SELECT max(rowid) FROM %s), (SELECT count(*) FROM %s)) "
-           "SELECT total(e.high - e.low + 1) = w.rows AND min(e.low) = w.low AND max(e.high) = w.high AND "
-           "w.high - w.low + 1 = w.rows FROM ends AS e, whole AS w",
-           ends_of(l, "r.run"), l->table, l->table, l->table);
+  if (!l->number) return KVS_OK;
+  snprintf(
+      sql, sizeof sql,
+      "WITH ends (low, high) AS MATERIALIZED (SELECT %s FROM run AS r), "
+      "whole (rows) AS MATERIALIZED (SELECT count(*) FROM %s) "
+      "SELECT total(high - low + 1) = rows AND ('%s' <> 'rowid' OR max(high) - min(low) + 1 = rows) FROM ends, whole",
+      ends_of(l, "r.run"), l->table, l->number);
   kvs_status status = query_number(db, sql, NULL, 0, 0, &yes, err);
   *in_order = yes == 1;
   return status;
@@ -88,7 +93,7 @@ static kvs_status put_table(sqlite3 *db, int run, bool ours, const struct logged
   if (l->blobs) {
     /* The mean of a few rows that lie evenly over the run's: to look at all of a large trace would read all of it, and each
      * of them reads a page. */
-    const int most = rows < 10000 ? 99 : 12;
+    const int most = rows < 1000 ? 99 : 12;
     char sum[400] = "";
     for (const char *c = l->blobs; *c;) {
       size_t length = strcspn(c, "+");
