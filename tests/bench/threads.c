@@ -59,6 +59,7 @@ static double cpu(void) {
 
 static void measure_sleep(kvs_pool *pool) {
   round_of(pool, nothing);
+  usleep(20000); /* it may spin for a moment; and what a running thread has used is told only now and then */
   double before = cpu();
   sleep(1);
   double used = cpu() - before;
