@@ -25,6 +25,13 @@
 
 typedef enum behind_state { NOTHING_BEHIND, BEHIND_WAITS, BEHIND_RUNS } behind_state;
 
+/* A thread's share of the range. On a line of its own, since others look at it only when they are done with theirs. */
+typedef struct share {
+  atomic_int next; /* the first that nobody has taken */
+  int end;
+  char rest[64 - 2 * sizeof(int)];
+} share;
+
 struct kvs_pool {
   int threads;
   int started;
@@ -37,7 +44,7 @@ struct kvs_pool {
 
   atomic_uint_fast64_t round;
   kvs_pool_range range;
-  atomic_int next; /* the first of the range that nobody has taken */
+  share *share; /* [threads] */
   kvs_pool_work work;
   void *context;
 
@@ -54,27 +61,41 @@ static inline void relax(void) {
 
 /* ---- a round ------------------------------------------------------------------------------------------------------- */
 
-/* Takes the next part of the range: large at first, so that it is read from end to end, and small towards the end, so that all are
- * done at about the same time. */
-static bool take(kvs_pool *pool, int *begin, int *end) {
-  const kvs_pool_range *range = &pool->range;
-  int from = atomic_load_explicit(&pool->next, memory_order_relaxed), n;
+/* Each thread has the same share each time, so that what it reads stays in its core's caches where it fits. */
+static void share_out(kvs_pool *pool, kvs_pool_range range) {
+  int unit = range.whole && range.count / range.whole >= pool->threads ? range.whole : range.grain;
+  long units = (range.count + unit - 1) / unit;
+  pool->range = range;
+  for (int t = 0; t < pool->threads; t++) {
+    long begin = units * t / pool->threads * unit, end = units * (t + 1) / pool->threads * unit;
+    atomic_store_explicit(&pool->share[t].next, (int)begin, memory_order_relaxed);
+    pool->share[t].end = (int)(end < range.count ? end : range.count);
+  }
+}
+
+/* Takes half of what is left of a share. */
+static bool take(const kvs_pool_range *range, share *of, int *begin, int *end) {
+  int from = atomic_load_explicit(&of->next, memory_order_relaxed), n;
   do {
-    int left = range->count - from;
+    int left = of->end - from;
     if (left <= 0) return false;
-    n = left / (pool->threads + 1);
-    n -= n % range->grain;
+    n = left / 2 - left / 2 % range->grain;
     if (range->whole && n > range->whole) n -= (from + n) % range->whole;
     if (n < range->grain) n = range->grain;
     if (n > left) n = left;
   } while (
-      !atomic_compare_exchange_weak_explicit(&pool->next, &from, from + n, memory_order_relaxed, memory_order_relaxed));
+      !atomic_compare_exchange_weak_explicit(&of->next, &from, from + n, memory_order_relaxed, memory_order_relaxed));
   *begin = from, *end = from + n;
   return true;
 }
 
+/* The thread's own share first, in parts that get smaller, so that something is left for others if it is slow; then what is left of
+ * the others'. */
 static void work_off(kvs_pool *pool, int thread) {
-  for (int begin, end; take(pool, &begin, &end);) pool->work(pool->context, thread, begin, end);
+  for (int i = 0; i < pool->threads; i++) {
+    share *from = &pool->share[(thread + i) % pool->threads];
+    for (int begin, end; take(&pool->range, from, &begin, &end);) pool->work(pool->context, thread, begin, end);
+  }
 }
 
 /* Joins the round if it is still open, and if it is not the one `seen` last. */
@@ -154,7 +175,8 @@ kvs_status kvs_pool_create(int threads, kvs_pool **out, kvs_error *err) {
   pthread_cond_init(&pool->wake, NULL);
   atomic_store(&pool->next_index, 1);
   pool->thread = calloc((size_t)threads, sizeof *pool->thread);
-  if (!pool->thread) {
+  pool->share = calloc((size_t)threads, sizeof *pool->share);
+  if (!pool->thread || !pool->share) {
     kvs_pool_free(pool);
     return kvs_fail_memory(err, "starting threads");
   }
@@ -183,6 +205,7 @@ void kvs_pool_free(kvs_pool *pool) {
   pthread_mutex_destroy(&pool->mutex);
   pthread_cond_destroy(&pool->wake);
   free(pool->thread);
+  free(pool->share);
   free(pool);
 }
 
@@ -204,10 +227,9 @@ void kvs_pool_run(kvs_pool *pool, kvs_pool_range range, kvs_pool_work work, void
     work(context, 0, 0, range.count);
     return;
   }
-  pool->range = range;
+  share_out(pool, range);
   pool->work = work;
   pool->context = context;
-  atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
   uint_fast64_t number = atomic_load(&pool->round) / NUMBER + 1;
   atomic_store(&pool->round, number * NUMBER + OPEN);
   wake_sleepers(pool);

@@ -9,6 +9,7 @@
 
 #include "engine/pool.h"
 #include "engine/share.h"
+#include "tests/support/memory_model.h"
 
 #if defined(__x86_64__)
 #define FASTEST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -64,8 +65,8 @@ double bench_read(bench_reader *reader, size_t bytes) {
 bench_reader *bench_reader_new(size_t bytes, int threads) {
   kvs_error err;
   bench_reader *reader = calloc(1, sizeof *reader);
-  char *data = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-  if (!reader || !data) abort();
+  char *data = memory_large(bytes);
+  if (!reader) abort();
   memset(data, 1, bytes);
   reader->data = data, reader->bytes = bytes;
   bench_must(kvs_pool_create(threads, &reader->pool, &err), &err);

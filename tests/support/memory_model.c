@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 float memory_random(unsigned long long *state) {
   *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -21,9 +22,19 @@ static uint16_t narrow(float value, kvs_dtype dtype) {
   return (uint16_t)(exponent <= 0 ? sign : sign | (uint32_t)exponent << 10 | (bits >> 13 & 0x3FF));
 }
 
-static void *numbers(size_t n, kvs_dtype dtype, float scale, float offset, unsigned long long *state) {
-  void *data = aligned_alloc(64, (n * (dtype == KVS_F32 ? 4 : 2) + 63) / 64 * 64);
+void *memory_large(size_t bytes) {
+  enum { LARGE = 2 << 20 };
+  size_t alignment = bytes < LARGE ? 64 : LARGE, size = (bytes + alignment - 1) / alignment * alignment;
+  void *data = aligned_alloc(alignment, size);
   if (!data) abort();
+#ifdef MADV_HUGEPAGE
+  if (alignment == LARGE) madvise(data, size, MADV_HUGEPAGE);
+#endif
+  return data;
+}
+
+static void *numbers(size_t n, kvs_dtype dtype, float scale, float offset, unsigned long long *state) {
+  void *data = memory_large(n * (dtype == KVS_F32 ? 4 : 2));
   for (size_t i = 0; i < n; i++) {
     float value = offset + scale * memory_random(state);
     if (dtype == KVS_F32)

@@ -9,6 +9,9 @@
 kvs_model *memory_model(kvs_config config, kvs_dtype dtype, unsigned seed);
 void memory_model_free(kvs_model *model);
 
+/* Memory in large pages where the system has them, as it maps a model's file where it can. Never NULL; freed with free. */
+void *memory_large(size_t bytes);
+
 /* A uniform number in [-1, 1) from a state of its own, the same on every machine. */
 float memory_random(unsigned long long *state);
 
