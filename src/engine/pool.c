@@ -7,15 +7,13 @@
 #include "engine/pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <time.h>
 
-#define SPINS 2000 /* pauses before a worker goes to sleep or the caller yields: a few tens of microseconds */
+#define SPINS 2000 /* pauses before a thread goes to sleep: a few tens of microseconds */
 
 /* A round of work in one word, so that a worker joins it or finds it closed, and nothing between: how many workers are inside,
  * whether more may come, and the round's number. */
@@ -38,7 +36,9 @@ struct kvs_pool {
   pthread_t *thread;
   pthread_mutex_t mutex;
   pthread_cond_t wake;
-  atomic_int sleeping; /* changed under mutex */
+  atomic_int sleeping; /* workers; changed under mutex */
+  pthread_cond_t done;
+  atomic_bool caller_sleeps; /* changed under mutex */
   atomic_bool stop;
   atomic_int next_index;
 
@@ -109,7 +109,19 @@ static bool join(kvs_pool *pool, uint64_t *seen) {
   return true;
 }
 
-static void leave(kvs_pool *pool) { atomic_fetch_sub_explicit(&pool->round, 1, memory_order_release); }
+/* After a change that the caller may be waiting for. It says that it sleeps before it looks for the last time, so it either sees the
+ * change or is seen here. */
+static void wake_caller(kvs_pool *pool) {
+  if (!atomic_load(&pool->caller_sleeps)) return;
+  pthread_mutex_lock(&pool->mutex);
+  pthread_cond_signal(&pool->done);
+  pthread_mutex_unlock(&pool->mutex);
+}
+
+static void leave(kvs_pool *pool) {
+  atomic_fetch_sub(&pool->round, 1);
+  wake_caller(pool);
+}
 
 /* ---- what is done behind the rounds ---------------------------------------------------------------------------------- */
 
@@ -118,6 +130,7 @@ static bool do_behind(kvs_pool *pool) {
   if (!atomic_compare_exchange_strong(&pool->behind, &waits, BEHIND_RUNS)) return false;
   pool->job(pool->job_context);
   atomic_store(&pool->behind, NOTHING_BEHIND);
+  wake_caller(pool);
   return true;
 }
 
@@ -173,6 +186,7 @@ kvs_status kvs_pool_create(int threads, kvs_pool **out, kvs_error *err) {
   pool->threads = threads;
   pthread_mutex_init(&pool->mutex, NULL);
   pthread_cond_init(&pool->wake, NULL);
+  pthread_cond_init(&pool->done, NULL);
   atomic_store(&pool->next_index, 1);
   pool->thread = calloc((size_t)threads, sizeof *pool->thread);
   pool->share = calloc((size_t)threads, sizeof *pool->share);
@@ -204,6 +218,7 @@ void kvs_pool_free(kvs_pool *pool) {
   for (int i = 0; i < pool->started; i++) pthread_join(pool->thread[i], NULL);
   pthread_mutex_destroy(&pool->mutex);
   pthread_cond_destroy(&pool->wake);
+  pthread_cond_destroy(&pool->done);
   free(pool->thread);
   free(pool->share);
   free(pool);
@@ -213,12 +228,21 @@ int kvs_pool_threads(const kvs_pool *pool) { return pool->threads; }
 
 /* ---- the caller's side ----------------------------------------------------------------------------------------------- */
 
-/* One turn of waiting for another thread, the i-th. It may be that another process has that thread's core. */
-static void wait_a_turn(int i) {
-  if (i < SPINS)
+static bool is_empty(const kvs_pool *pool) { return !(atomic_load(&pool->round) & INSIDE); }
+static bool is_settled(const kvs_pool *pool) { return atomic_load(&pool->behind) == NOTHING_BEHIND; }
+
+/* The caller's waiting. If it takes long, another program has the core of the thread that is waited for: asleep, the caller leaves
+ * it its own. */
+static void await_done(kvs_pool *pool, bool (*is_done)(const kvs_pool *pool)) {
+  for (int i = 0; i < SPINS; i++) {
+    if (is_done(pool)) return;
     relax();
-  else
-    sched_yield();
+  }
+  pthread_mutex_lock(&pool->mutex);
+  atomic_store(&pool->caller_sleeps, true);
+  while (!is_done(pool)) pthread_cond_wait(&pool->done, &pool->mutex);
+  atomic_store(&pool->caller_sleeps, false);
+  pthread_mutex_unlock(&pool->mutex);
 }
 
 void kvs_pool_run(kvs_pool *pool, kvs_pool_range range, kvs_pool_work work, void *context) {
@@ -234,11 +258,8 @@ void kvs_pool_run(kvs_pool *pool, kvs_pool_range range, kvs_pool_work work, void
   atomic_store(&pool->round, number * NUMBER + OPEN);
   wake_sleepers(pool);
   work_off(pool, 0);
-  uint_fast64_t round = atomic_fetch_and(&pool->round, ~OPEN);
-  for (int i = 0; round & INSIDE; i++) {
-    wait_a_turn(i);
-    round = atomic_load_explicit(&pool->round, memory_order_acquire);
-  }
+  atomic_fetch_and(&pool->round, ~OPEN);
+  await_done(pool, is_empty);
 }
 
 void kvs_pool_behind(kvs_pool *pool, void (*job)(void *context), void *context) {
@@ -254,11 +275,5 @@ void kvs_pool_behind(kvs_pool *pool, void (*job)(void *context), void *context) 
 }
 
 void kvs_pool_settle(kvs_pool *pool) {
-  do_behind(pool); /* if no worker has begun it, the caller's thread is as good */
-  for (int i = 0; atomic_load(&pool->behind) != NOTHING_BEHIND; i++) {
-    if (i < 2 * SPINS)
-      wait_a_turn(i);
-    else
-      nanosleep(&(struct timespec){0, 50000}, NULL); /* a disk may be slow */
-  }
+  if (!do_behind(pool)) await_done(pool, is_settled); /* if no worker has begun it, the caller's thread is as good */
 }
