@@ -602,6 +602,8 @@ static void the_same_bits_each_time(void **unused) {
   (void)unused;
   /* The verdict's name, as the sentence says it: austen's text stays, reverse's does not. */
   expect(0, "$K compare --fault off-by-one -n 8 -o csv", ",off-by-one,invisible,");
+  expect(0, "$K compare --fault off-by-one,skip-wpe -n 7",
+         "of the same 7 tokens through both"); /* as many as -n asks for */
   expect(0, "$K compare -m reverse --fault off-by-one -o json", "\"verdict\": \"visible\"");
   expect(0,
          "for t in 1 2 3; do for o in '' --per-step --heads; do $K compare --fault off-by-one,mask-corner -n 8 "

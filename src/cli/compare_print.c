@@ -285,6 +285,26 @@ static void put_names(const struct compare_view *view, const struct comparison *
   if (column) putchar('\n');
 }
 
+/* What the columns say, and of how many tokens. */
+static void put_what_numbers_mean(const struct comparison *const *sorted, int count, bool answers) {
+  int fewest = sorted[0]->summed, most = sorted[0]->summed;
+  for (int i = 1; i < count; i++) {
+    if (sorted[i]->summed < fewest) fewest = sorted[i]->summed;
+    if (sorted[i]->summed > most) most = sorted[i]->summed;
+  }
+  char tokens[40], text[240];
+  if (fewest == most)
+    snprintf(tokens, sizeof tokens, "%d token%s", most, most == 1 ? "" : "s");
+  else
+    snprintf(tokens, sizeof tokens, "%d to %d tokens", fewest, most);
+  snprintf(text, sizeof text,
+           "The numbers are of the same %s through both; parts is the first token in which the texts differ when each "
+           "goes its own way%s.",
+           tokens, answers ? "; answers are right ones" : "");
+  putchar('\n');
+  put_wrapped(text, 0, 0);
+}
+
 void compare_put_list(const struct compare_view *view, const struct comparison *const *sorted, int count) {
   double most = 0;
   bool answers = false;
@@ -298,8 +318,7 @@ void compare_put_list(const struct compare_view *view, const struct comparison *
   printf(" %8s %6s%s\n", "attn", "parts", answers ? " answers" : "");
   fputs(color(view->style, INK_PLAIN), stdout);
   for (int i = 0; i < count; i++) put_line(view, sorted[i], most);
-  puts("\nThe numbers are of the same tokens through both; parts is the first token in which");
-  printf("the texts differ when each goes its own way%s.\n", answers ? "; answers are right ones" : "");
+  put_what_numbers_mean(sorted, count, answers);
   put_names(view, sorted, count, COMPARE_INVISIBLE, "Invisible in the text, visible in the numbers");
   put_names(view, sorted, count, COMPARE_ANSWERS, "Invisible in this text, visible in the answers");
   put_names(view, sorted, count, COMPARE_FED, "The same tokens were fed to both, the numbers differ");
