@@ -46,13 +46,27 @@ static void make_right(const char *path) {
   ok(kvs_trace_close(trace, &error));
 }
 
+/* make_right's steps: a prompt of three tokens and six more. */
+enum { RIGHT_STEPS = 9 };
+
+static int told; /* how often progress was told of, each time of the next step */
+
+static void count_told(void *context, int run, int done, int count) {
+  assert_null(context);
+  assert_int_equal(run, 1);
+  assert_int_equal(done, told++);
+  assert_int_equal(count, RIGHT_STEPS);
+}
+
 static struct check_report check_of(const char *path, bool weights) {
   sqlite3 *db;
   struct look *look;
   struct check_report report;
   ok(kvs_trace_read(path, &db, &error));
   ok(look_open(db, &look, &error));
-  ok(check_run(look, 1, weights ? model.model : NULL, &report, &error));
+  const struct check_progress progress = {NULL, count_told};
+  told = 0;
+  ok(check_run(look, 1, weights ? model.model : NULL, &progress, &report, &error));
   look_close(look);
   return report;
 }
@@ -89,7 +103,9 @@ static void expect(const char *sql, bool weights, const char *kind, int step, in
 static void test_right(void **state) {
   (void)state;
   EXPECT("", true, NULL, -1);
+  assert_int_equal(told, RIGHT_STEPS);
   EXPECT("", false, NULL, -1);
+  assert_int_equal(told, 0); /* without weights nothing takes long */
 }
 
 static void test_lengths(void **state) { /* D1, D14 */

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 #include <sqlite3.h>
@@ -244,6 +245,11 @@ static kvs_status put_json(const struct job *job, int code, kvs_error *err) {
 
 /* ---- the command ---- */
 
+static void tell_progress(void *context, int run, int done, int count) {
+  (void)context;
+  fprintf(stderr, "\rrun %d: %d of %d steps …", run, done, count);
+}
+
 static kvs_status check_one(struct job *job, int run, kvs_error *err) {
   const kvs_model *model;
   struct check_report *grown = realloc(job->reports, (job->count + 1) * sizeof *grown);
@@ -251,7 +257,11 @@ static kvs_status check_one(struct job *job, int run, kvs_error *err) {
   job->reports = grown;
   kvs_status status = choose_model(job, run, &model, err);
   if (status != KVS_OK) return status;
-  return check_run(job->look, run, model, &job->reports[job->count++], err);
+  const struct check_progress progress = {NULL, tell_progress};
+  bool telling = model && isatty(STDERR_FILENO);
+  status = check_run(job->look, run, model, telling ? &progress : NULL, &job->reports[job->count++], err);
+  if (telling) fputs("\r\033[K", stderr);
+  return status;
 }
 
 static kvs_status check_all(struct job *job, kvs_error *err) {

@@ -94,6 +94,7 @@ static kvs_status recompute_all(struct check *check, kvs_error *err) {
   kvs_status status = recompute_open(check->model, &recompute, err);
   if (status == KVS_OK) status = recompute_calibrate(recompute, check->look, check->run, &check->tolerance, err);
   for (int i = 0; status == KVS_OK && i < check->count; i++) {
+    if (check->progress) check->progress->tell(check->progress->context, check->run, i, check->count);
     status = recompute_step(recompute, check->look, check->run, check->steps[i].step, &check->facts, err);
     struct recompute_reach reach = recompute_reached(recompute);
     check->steps[i].k_judged = reach.position;
@@ -208,15 +209,21 @@ static void check_free(struct check *check) {
   facts_free(&check->facts);
 }
 
-kvs_status check_run(struct look *look, int run, const kvs_model *model, struct check_report *report, kvs_error *err) {
+kvs_status check_run(struct look *look, int run, const kvs_model *model, const struct check_progress *progress,
+                     struct check_report *report, kvs_error *err) {
   *report = (struct check_report){.run = run, .verdict = CHECK_CANNOT_TELL};
   const struct look_run *shape = look_run(look, run);
   if (!shape) {
     const char *said = look_error(look);
     return said ? kvs_fail(err, KVS_ERR_INPUT, "%s", said) : kvs_fail(err, KVS_ERR_INPUT, "there is no run %d", run);
   }
-  struct check check = {
-      .look = look, .model = model, .run = run, .shape = *shape, .remarks = &report->remarks, .storage = -1};
+  struct check check = {.look = look,
+                        .model = model,
+                        .progress = progress,
+                        .run = run,
+                        .shape = *shape,
+                        .remarks = &report->remarks,
+                        .storage = -1};
   memcpy(report->model, shape->model, sizeof report->model);
   kvs_error own = {0};
   kvs_status status = check_load(&check, &own);

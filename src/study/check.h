@@ -51,10 +51,17 @@ struct check_report {
   struct remarks remarks; /* what was checked and what could not be; for "cannot tell", what to log */
 };
 
-/* Checks one run. `model` may be NULL: then only what needs no weights. What cannot be read of the trace is a remark, and the
+/* Told as the steps are worked out again with the weights, the part that takes long: `done` of `count`. */
+struct check_progress {
+  void *context;
+  void (*tell)(void *context, int run, int done, int count);
+};
+
+/* Checks one run. `progress` may be NULL, and so may `model`: then only what needs no weights. What cannot be read of the trace is a remark, and the
  * verdict says so. The caller frees *report with check_report_free, also after a failure. Errors: KVS_ERR_MEMORY, KVS_ERR_INPUT (no such
  * run), KVS_ERR_IO. */
-kvs_status check_run(struct look *look, int run, const kvs_model *model, struct check_report *report, kvs_error *err);
+kvs_status check_run(struct look *look, int run, const kvs_model *model, const struct check_progress *progress,
+                     struct check_report *report, kvs_error *err);
 void check_report_free(struct check_report *report);
 
 /* Two runs of the trace that were both found clean and were fed the same tokens must hold the same rows (D13): where they do not,

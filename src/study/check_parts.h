@@ -36,7 +36,8 @@ struct check_seen {
 
 struct check {
   struct look *look;
-  const kvs_model *model; /* NULL: none */
+  const kvs_model *model;
+  const struct check_progress *progress; /* or NULL */ /* NULL: none */
   int run;
   struct look_run shape; /* a copy */
   bool ours;             /* written by kvstep itself */

@@ -157,7 +157,7 @@ static struct check_report look_at(const char *path, const kvs_model *model) {
   struct check_report report;
   must(kvs_trace_read(path, &db, &error), path);
   must(look_open(db, &look, &error), path);
-  must(check_run(look, 1, model, &report, &error), path);
+  must(check_run(look, 1, model, NULL, &report, &error), path);
   look_close(look);
   return report;
 }
