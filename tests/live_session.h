@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "kvstep/kvstep.h"
-#include "study/live.h"
+#include "study/live/live.h"
 
 #define UNUSED __attribute__((unused))
 

@@ -2,7 +2,7 @@
  * part of the matrix of faults and verdicts that `make bench-check` prints. */
 #include "tests/trace_maker.h"
 
-#include "study/check.h"
+#include "study/check/check.h"
 #include "tests/support/check_matrix.h"
 #include "tests/support/memory_model.h"
 

@@ -13,8 +13,8 @@
 #include <sqlite3.h>
 
 #include "kvstep/trace.h"
-#include "study/diverge.h"
-#include "study/look.h"
+#include "study/compare/diverge.h"
+#include "study/look/look.h"
 #include "tui/drive.h"
 #include "tui/view.h"
 

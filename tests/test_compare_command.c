@@ -15,8 +15,8 @@
 #include <sqlite3.h>
 
 #include "kvstep/kvstep.h"
-#include "study/compare_live.h"
-#include "study/compare_trace.h"
+#include "study/compare/compare_live.h"
+#include "study/compare/compare_trace.h"
 #include "trace/store.h"
 
 /* ---- vectors, sums and words by hand ------------------------------------------------------------------------------ */

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "study/diagnose.h"
-#include "study/recompute.h"
+#include "study/check/diagnose.h"
+#include "study/check/recompute.h"
 
 /* A run of 4 prompt tokens in a batch, then decode up to step 11; the trace claims the right positions. */
 #define STEPS 12

@@ -4,7 +4,7 @@
 
 #include <limits.h>
 
-#include "study/lens.h"
+#include "study/look/lens.h"
 
 static kvs_model *model;
 static struct lens *lens;

@@ -3,7 +3,7 @@
 
 #include <sqlite3.h>
 
-#include "study/look_parts.h"
+#include "study/look/look_parts.h"
 
 static sqlite3 *writer; /* of the trace, as another engine has it */
 static struct look *look;

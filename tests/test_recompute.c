@@ -5,7 +5,7 @@
 #include <sqlite3.h>
 
 #include "base/half.h"
-#include "study/recompute.h"
+#include "study/check/recompute.h"
 #include "tests/support/memory_model.h"
 
 static struct recompute *recompute;

@@ -3,7 +3,7 @@
 
 #include <sqlite3.h>
 
-#include "study/look.h"
+#include "study/look/look.h"
 #include "tui/drive.h"
 #include "tui/sql_panel.h"
 

@@ -1,5 +1,5 @@
 /* check.c: `kvstep check`: what is wrong in this trace, in words, with the evidence. */
-#include "study/check.h"
+#include "study/check/check.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "cli/compare_out.h"
 #include "cli/compare_save.h"
 #include "cli/model_files.h"
-#include "study/compare_trace.h"
+#include "study/compare/compare_trace.h"
 
 #define MOST 256 /* comparisons at once */
 

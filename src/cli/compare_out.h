@@ -6,7 +6,7 @@
 
 #include "cli/out.h"
 #include "cli/result.h"
-#include "study/compare.h"
+#include "study/compare/compare.h"
 
 /* Where tokens' bytes come from: a tokenizer, or a trace's table `token`. */
 struct vocabulary {

@@ -5,7 +5,7 @@
 
 #include "cli/compare_out.h"
 #include "cli/out.h"
-#include "study/compare_trace.h"
+#include "study/compare/compare_trace.h"
 
 /* One run of the saved trace. */
 static kvs_status save_run(const struct session *s, struct compare_live *live, kvs_trace *trace, const kvs_fault *fault,

@@ -3,7 +3,7 @@
 #define KVS_CLI_COMPARE_SAVE_H
 
 #include "cli/model_files.h"
-#include "study/compare_live.h"
+#include "study/compare/compare_live.h"
 
 /* Writes the correct run and each fault's, teacher-forced, and with `store` how far they are apart; the comparisons get their runs'
  * numbers. Returns -1, or the exit code after a message. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "study/attention.h"
+#include "study/look/attention.h"
 
 #define SHOWN_NUMBERS 5
 #define SHOWN_ROWS 12

@@ -10,7 +10,7 @@
 #include "cli/commands.h"
 #include "cli/out.h"
 #include "cli/view.h"
-#include "study/look.h"
+#include "study/look/look.h"
 
 struct values {
   struct start start;

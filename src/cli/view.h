@@ -3,7 +3,7 @@
 #define KVS_CLI_VIEW_H
 
 #include "kvstep/kvstep.h"
-#include "study/live.h"
+#include "study/live/live.h"
 #include "tui/app.h"
 #include "tui/script.h"
 #include "tui/start.h"

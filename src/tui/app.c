@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-#include "study/live.h"
+#include "study/live/live.h"
 #include "tui/drive.h"
 #include "tui/sql_panel.h"
 #include "tui/term.h"

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "study/diverge.h"
-#include "study/lens.h"
-#include "study/live.h"
+#include "study/compare/diverge.h"
+#include "study/look/lens.h"
+#include "study/live/live.h"
 #include "tui/predict.h"
 #include "tui/sql_panel.h"
 #include "tui/view.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "study/live.h"
-#include "study/look.h"
+#include "study/live/live.h"
+#include "study/look/look.h"
 #include "tui/drive.h"
 #include "tui/prompt_text.h"
 #include "tui/state_parts.h"

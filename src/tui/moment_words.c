@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "study/attention.h"
+#include "study/look/attention.h"
 #include "tui/predict.h"
 
 /* What the words are about. */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "study/look.h"
+#include "study/look/look.h"
 #include "tui/cells.h"
 #include "tui/state.h"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "study/diverge.h"
+#include "study/compare/diverge.h"
 
 static const double paces[] = {0.5, 1, 2, 4, 8, 16, 32};
 #define PACES ((int)(sizeof paces / sizeof *paces))

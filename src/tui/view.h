@@ -2,7 +2,7 @@
 #ifndef KVS_TUI_VIEW_H
 #define KVS_TUI_VIEW_H
 
-#include "study/look.h"
+#include "study/look/look.h"
 #include "tui/cells.h"
 #include "tui/state.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "study/diverge.h"
+#include "study/compare/diverge.h"
 #include "tui/view.h"
 
 /* Two runs at a time. `a` is this run, `b` the other. */

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "study/lens.h"
+#include "study/look/lens.h"
 #include "tui/view.h"
 
 #define LIST 40       /* columns of the list without bars */

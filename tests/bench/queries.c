@@ -10,7 +10,7 @@
 
 #include "engine/share.h"
 #include "kvstep/trace.h"
-#include "study/look.h"
+#include "study/look/look.h"
 #include "tui/drive.h"
 
 enum { STEPS = 512, ROUNDS = 9, LAYERS = 12, EMBD = 768 };

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "study/check.h"
+#include "study/check/check.h"
 #include "tests/support/memory_model.h"
 #include "trace/store.h"
 

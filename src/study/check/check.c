@@ -1,0 +1,258 @@
+/* check.c: one run of a trace through all the rules, and what the verdict rests on. */
+#include "study/check/check_parts.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "study/check/diagnose.h"
+#include "study/check/recompute.h"
+
+const char *check_verdict_name(enum check_verdict verdict) {
+  static const char *const names[] = {"clean", "fault", "cannot tell"};
+  return names[verdict];
+}
+
+const kvs_fault *finding_fault(const struct finding *finding, int kind) { return kvs_fault_find(finding->kinds[kind]); }
+
+kvs_status remark(struct remarks *r, kvs_error *err, const char *format, ...) {
+  char text[600];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (r->count == r->room) {
+    size_t room = r->room ? 2 * r->room : 8;
+    char **grown = realloc(r->at, room * sizeof *grown);
+    if (!grown) return kvs_fail_memory(err, "noting what was checked");
+    r->at = grown, r->room = room;
+  }
+  r->at[r->count] = strdup(text);
+  if (!r->at[r->count]) return kvs_fail_memory(err, "noting what was checked");
+  r->count++;
+  return KVS_OK;
+}
+
+struct fact check_fact(const struct check *check, enum fact_kind kind, int step) {
+  return (struct fact){.kind = kind,
+                       .run = check->run,
+                       .step = step,
+                       .layer = -1,
+                       .head = -1,
+                       .row = -1,
+                       .found = NAN,
+                       .right = NAN,
+                       .distance = NAN,
+                       .right_distance = NAN};
+}
+
+kvs_status check_note(struct check *check, const struct fact *fact, kvs_error *err) {
+  if (check->noted[fact->kind]++ >= FACTS_OF_A_KIND) return KVS_OK;
+  return facts_add(&check->facts, fact, err);
+}
+
+/* ---- what could not be read ---- */
+
+#define TOLD_AT_MOST 3
+
+/* A failure of reading is a remark; a few of them are enough. */
+static kvs_status collect_errors(struct check *check, kvs_error *err) {
+  const char *said;
+  while ((said = look_error(check->look))) {
+    if (strstr(said, "memory")) return kvs_fail_memory(err, "checking a trace");
+    check->unreadable++;
+    if (check->unreadable <= TOLD_AT_MOST && remark(check->remarks, err, "%s", said) != KVS_OK) return err->status;
+  }
+  return KVS_OK;
+}
+
+/* A rule that cannot be applied is a remark as well; only a lack of memory ends the check. */
+static kvs_status apply(struct check *check, kvs_status (*rule)(struct check *, kvs_error *), kvs_error *err) {
+  kvs_error own = {0};
+  kvs_status status = rule(check, &own);
+  if (status == KVS_ERR_MEMORY) return kvs_fail(err, status, "%s", own.message);
+  if (status != KVS_OK) {
+    check->unreadable++;
+    if (remark(check->remarks, err, "%s", own.message) != KVS_OK) return err->status;
+  }
+  return collect_errors(check, err);
+}
+
+/* ---- with weights ---- */
+
+static bool is_of_model(const struct check *check) {
+  const kvs_config *c = kvs_model_config(check->model);
+  const struct look_run *r = &check->shape;
+  return c->n_layer == r->n_layer && c->n_head == r->n_head && c->n_embd == r->n_embd && c->n_vocab == r->n_vocab &&
+         c->n_ctx == r->n_ctx;
+}
+
+static kvs_status recompute_all(struct check *check, kvs_error *err) {
+  struct recompute *recompute = NULL;
+  kvs_status status = recompute_open(check->model, &recompute, err);
+  if (status == KVS_OK) status = recompute_calibrate(recompute, check->look, check->run, &check->tolerance, err);
+  for (int i = 0; status == KVS_OK && i < check->count; i++) {
+    if (check->progress) check->progress->tell(check->progress->context, check->run, i, check->count);
+    status = recompute_step(recompute, check->look, check->run, check->steps[i].step, &check->facts, err);
+    struct recompute_reach reach = recompute_reached(recompute);
+    check->steps[i].k_judged = reach.position;
+    check->steps[i].chain_judged = reach.layers > 0;
+    check->seen.fingerprints += reach.position;
+    check->seen.layers += reach.layers;
+    check->seen.logits += reach.logits;
+  }
+  check->storage = recompute ? (int)recompute_stored_as(recompute) : -1;
+  recompute_close(recompute);
+  return status;
+}
+
+/* ---- the verdict ---- */
+
+/* What another engine says of its positions, or that no row of wpe comes twice, is no proof that the right ones were used: that is in
+ * layer 0's K rows, for whoever has the weights. Without them, attention that is whole must do. kvstep's own steps say what was
+ * used. */
+static bool position_judged(const struct check *check) {
+  const struct check_seen *s = &check->seen;
+  return s->fingerprints || ((s->claims || s->positions) && (s->scores || check->ours));
+}
+
+static kvs_status remark_seen(struct check *check, kvs_error *err) {
+  const struct check_seen *s = &check->seen;
+  char text[500] = "";
+  const struct {
+    int count;
+    const char *what;
+  } all[] = {{s->lengths, "lengths"},
+             {s->claims, "claimed positions"},
+             {s->fingerprints, "positions by layer 0's K rows"},
+             {s->positions, "positions by repeated rows"},
+             {s->events, "events"},
+             {s->scores, "heads' rows attended"},
+             {s->softmaxes, "softmaxes"},
+             {s->products, "scores against q.K"},
+             {s->mixes, "mixes of V"},
+             {s->k_rows, "K rows"},
+             {s->chosen, "tokens against what was chosen"},
+             {s->prompt_tokens, "tokens against the prompt"},
+             {s->layers, "layers worked out again"},
+             {s->logits, "logits worked out again"}};
+  size_t used = 0;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    if (all[i].count > 0 && used < sizeof text - 60)
+      used += (size_t)snprintf(text + used, sizeof text - used, "%s%d %s", used ? ", " : "", all[i].count, all[i].what);
+  return remark(check->remarks, err, "looked at: %s", used ? text : "nothing");
+}
+
+static kvs_status remark_storage(struct check *check, kvs_error *err) {
+  static const char *const names[] = {[STORAGE_F32] = NULL,
+                                      [STORAGE_F16] = "float16",
+                                      [STORAGE_BF16] = "bfloat16",
+                                      [STORAGE_COARSE] = "something coarser than bfloat16"};
+  if (check->storage < 0 || check->storage > STORAGE_COARSE || !names[check->storage]) return KVS_OK;
+  return remark(check->remarks, err, "the cached rows look like %s: they are compared that exactly and no more",
+                names[check->storage]);
+}
+
+/* What would let more be said. */
+static kvs_status remark_missing(struct check *check, bool position, kvs_error *err) {
+  const struct check_seen *s = &check->seen;
+  kvs_status status = KVS_OK;
+  if (!check->model && s->k_rows)
+    status = remark(check->remarks, err,
+                    "without weights the positions are taken from the trace's own words and repeated rows: give the "
+                    "model (-m MODEL) to see which row of wpe was really used");
+  else if (!s->k_rows)
+    status = remark(check->remarks, err,
+                    "log layer 0's K rows (kv_row): with the model's weights they show which position was really used");
+  if (status == KVS_OK && !position && !s->k_rows)
+    status =
+        remark(check->remarks, err, "no position can be judged: log kv_row of layer 0 and give the model (-m MODEL)");
+  if (status == KVS_OK && s->products == 0)
+    status = remark(check->remarks, err,
+                    "log head_step (q, scores, weights, out) and kv_row to have the attention itself checked");
+  return status;
+}
+
+static kvs_status settle(struct check *check, struct check_report *report, kvs_error *err) {
+  bool position = position_judged(check);
+  kvs_status status = remark_seen(check, err);
+  if (status == KVS_OK) status = remark_storage(check, err);
+  if (check->unreadable > TOLD_AT_MOST && status == KVS_OK)
+    status = remark(check->remarks, err, "… and %d more things could not be read", check->unreadable - TOLD_AT_MOST);
+  if (report->count > 0)
+    report->verdict = CHECK_FAULT;
+  else if (check->count == 0 || !position || check->unreadable)
+    report->verdict = CHECK_CANNOT_TELL;
+  else
+    report->verdict = CHECK_CLEAN;
+  if (status == KVS_OK && check->count == 0) return remark(check->remarks, err, "the run has no steps");
+  return status == KVS_OK ? remark_missing(check, position, err) : status;
+}
+
+/* ---- one run ---- */
+
+static kvs_status apply_rules(struct check *check, kvs_error *err) {
+  static kvs_status (*const rules[])(struct check *, kvs_error *) = {check_lengths, check_rows, check_events,
+                                                                     check_tokens, check_attention};
+  kvs_status status = KVS_OK;
+  for (size_t r = 0; status == KVS_OK && r < sizeof rules / sizeof *rules; r++) status = apply(check, rules[r], err);
+  if (status == KVS_OK) status = apply(check, check->model ? recompute_all : check_positions, err);
+  /* Weights, and nothing that they could be held against. */
+  if (status == KVS_OK && check->model && check->seen.fingerprints == 0) status = apply(check, check_positions, err);
+  return status;
+}
+
+static void check_free(struct check *check) {
+  free(check->steps);
+  facts_free(&check->facts);
+}
+
+kvs_status check_run(struct look *look, int run, const kvs_model *model, const struct check_progress *progress,
+                     struct check_report *report, kvs_error *err) {
+  *report = (struct check_report){.run = run, .verdict = CHECK_CANNOT_TELL};
+  const struct look_run *shape = look_run(look, run);
+  if (!shape) {
+    const char *said = look_error(look);
+    return said ? kvs_fail(err, KVS_ERR_INPUT, "%s", said) : kvs_fail(err, KVS_ERR_INPUT, "there is no run %d", run);
+  }
+  struct check check = {.look = look,
+                        .model = model,
+                        .progress = progress,
+                        .run = run,
+                        .shape = *shape,
+                        .remarks = &report->remarks,
+                        .storage = -1};
+  memcpy(report->model, shape->model, sizeof report->model);
+  kvs_error own = {0};
+  kvs_status status = check_load(&check, &own);
+  report->steps = check.count;
+  if (status == KVS_ERR_INPUT) { /* it cannot be checked, and says why */
+    check_free(&check);
+    return remark(&report->remarks, err, "%s", own.message);
+  }
+  if (status != KVS_OK) {
+    check_free(&check);
+    return kvs_fail(err, status, "%s", own.message);
+  }
+  if (model && !is_of_model(&check)) {
+    check.model = NULL;
+    check.unreadable++; /* what was asked for could not be done */
+    status = remark(&report->remarks, err, "%s has another shape than the model of run %d, so its weights are not used",
+                    kvs_model_name(model), run);
+  }
+  if (status == KVS_OK) status = apply_rules(&check, err);
+  report->weights = check.seen.fingerprints || check.seen.layers || check.seen.logits;
+  if (status == KVS_OK) status = diagnose(&check, &report->findings, &report->count, err);
+  if (status == KVS_OK) status = settle(&check, report, err);
+  check_free(&check);
+  return status;
+}
+
+void check_report_free(struct check_report *report) {
+  for (size_t i = 0; i < report->remarks.count; i++) free(report->remarks.at[i]);
+  free(report->remarks.at);
+  free(report->findings);
+  *report = (struct check_report){0};
+}

@@ -1,0 +1,355 @@
+/* check_scores.c: do the scores follow from q and the rows that were appended (D6), with the scale (D5) and the cut into heads (D11) that
+ * they should have? Where they do not, a few mistakes are tried, and the one under which most scores follow is the one that is told.
+ * Where only weights are logged, their logarithms stand for the scores: the same but for a number per head. */
+#include "study/check/check_attend.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define COARSEST 2e-2 /* scores of a clean trace are within this share of |q|·|K|, or it cannot be judged */
+#define FINEST 1e-3   /* … and need not be nearer */
+
+double attend_dot(const struct cut *cut, const float *q, const float *k, int head) {
+  double sum = 0;
+  if (cut->interleaved) {
+    for (int d = 0; d < cut->head_dim; d++) sum += (double)q[d] * (double)k[d * cut->n_head + head];
+    return sum;
+  }
+  float lane[8] = {0};
+  int d = 0;
+  k += (size_t)head * (size_t)cut->head_dim;
+  for (; d + 8 <= cut->head_dim; d += 8)
+    for (int l = 0; l < 8; l++) lane[l] += q[d + l] * k[d + l];
+  for (int l = 0; l < 8; l++) sum += (double)lane[l];
+  for (; d < cut->head_dim; d++) sum += (double)q[d] * (double)k[d];
+  return sum;
+}
+
+static double length_of(const float *values, int count) {
+  double sum = 0;
+  for (int i = 0; i < count; i++) sum += (double)values[i] * (double)values[i];
+  return sqrt(sum);
+}
+
+/* The score of one row in one head as logged; false: there is none, or the row was kept out. */
+static bool logged_score(const struct attend *a, const struct attend_head *h, int row, double *score) {
+  if (row >= h->rows || (!h->scores && (a->no_softmax || a->grain > 0))) return false;
+  if (h->scores) {
+    *score = (double)h->scores[row];
+    return *score > -1e4;
+  }
+  if (!h->weights || !(h->weights[row] > 1e-30f)) return false;
+  *score = log((double)h->weights[row]);
+  return true;
+}
+
+/* What row lies at `row` for this comparison; NULL: none to compare with. */
+static const struct layer_row *row_at(const struct attend *a, int row) {
+  const struct layer_row *r = attend_row(a, row);
+  return r && r->k && !r->k_as_zero ? r : NULL;
+}
+
+/* One score beside the q·K it should follow from, unscaled; `size` is |q|·|K|. */
+struct pair {
+  int head, row; /* head: index in a->head */
+  double score, product, size;
+};
+
+struct pairs {
+  struct pair *at;
+  int count, rows; /* rows: how many different ones */
+};
+
+static kvs_status pair_up(const struct attend *a, struct pairs *p, kvs_error *err) {
+  size_t most = (size_t)a->count * (size_t)a->rows;
+  *p = (struct pairs){.at = malloc((most + 1) * sizeof *p->at)};
+  if (!p->at) return kvs_fail_memory(err, "comparing scores");
+  for (int h = 0; h < a->count; h++) {
+    const struct attend_head *head = &a->head[h];
+    if (!head->q || (!head->scores && !head->weights)) continue;
+    double q_length = length_of(head->q, a->cut.head_dim), score;
+    for (int row = 0; row < head->rows; row++) {
+      const struct layer_row *r = row_at(a, row);
+      if (!r || !logged_score(a, head, row, &score)) continue;
+      double k_length = a->cut.interleaved ? length_of(r->norm_k, a->cut.n_head) : (double)r->norm_k[head->head];
+      p->at[p->count++] =
+          (struct pair){h, row, score, attend_dot(&a->cut, head->q, r->k, head->head), q_length * k_length};
+    }
+  }
+  return KVS_OK;
+}
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Where weights stand for scores: the number by which this head's are moved, the median of all rows. 0 for scores themselves. */
+static void find_offsets(const struct attend *a, const struct pairs *p, double scale, double *offset, double *room) {
+  for (int h = 0, at = 0; h < a->count; h++) {
+    int n = 0;
+    for (; at < p->count && p->at[at].head == h; at++) room[n++] = p->at[at].score - scale * p->at[at].product;
+    offset[h] = 0;
+    if (a->head[h].scores || n == 0) continue;
+    qsort(room, (size_t)n, sizeof *room, ascending);
+    offset[h] = room[n / 2];
+  }
+}
+
+static double tolerance_of(const struct attend *a) {
+  double noise = a->cache->noise;
+  return isnan(noise) ? FINEST : fmin(fmax(8 * noise, FINEST), COARSEST);
+}
+
+static double off_by(const struct pair *p, double scale, double offset) {
+  return fabs(p->score - offset - scale * p->product);
+}
+
+static bool fits(const struct attend *a, const struct pair *p, double scale, double offset) {
+  double extra = a->head[p->head].scores ? 1e-5 + 2e-4 * fabs(p->score) : 2e-2;
+  return off_by(p, scale, offset) <= tolerance_of(a) * scale * p->size + extra;
+}
+
+/* The share of scores that follow under this scale. */
+static double share(const struct attend *a, const struct pairs *p, double scale, double *offset, double *room) {
+  int good = 0;
+  find_offsets(a, p, scale, offset, room);
+  for (int i = 0; i < p->count; i++) good += fits(a, &p->at[i], scale, offset[p->at[i].head]);
+  return p->count ? (double)good / p->count : 0;
+}
+
+/* The scale that most scores have: the median of score / (q·K) where q·K is not near 0. */
+static double usual_scale(const struct attend *a, const struct pairs *p, double *room) {
+  int n = 0;
+  for (int i = 0; i < p->count; i++)
+    if (a->head[p->at[i].head].scores && fabs(p->at[i].product) > 0.02 * p->at[i].size && p->at[i].size > 0)
+      room[n++] = p->at[i].score / p->at[i].product;
+  if (n < 3) return NAN;
+  qsort(room, (size_t)n, sizeof *room, ascending);
+  return room[n / 2];
+}
+
+double attend_score_noise(const struct attend *a) {
+  struct pairs p;
+  double noise = NAN, offset[ATTEND_HEADS];
+  if (pair_up(a, &p, NULL) != KVS_OK || p.count < 4) {
+    free(p.at);
+    return NAN;
+  }
+  double *room = malloc((size_t)p.count * sizeof *room);
+  if (room) {
+    find_offsets(a, &p, a->scale, offset, room);
+    int n = 0;
+    for (int i = 0; i < p.count; i++)
+      if (a->head[p.at[i].head].scores && p.at[i].size > 0)
+        room[n++] = off_by(&p.at[i], a->scale, 0) / (a->scale * p.at[i].size);
+    if (n > 0) qsort(room, (size_t)n, sizeof *room, ascending), noise = room[n / 2];
+  }
+  free(room);
+  free(p.at);
+  return noise;
+}
+
+/* ---- which mistake ---- */
+
+struct guess {
+  bool interleaved;
+  double scale, share;
+};
+
+/* Tries the scales that are written by mistake with this cut, and keeps the best guess. */
+static kvs_status try_scales(struct attend *a, bool interleaved, struct guess *best, kvs_error *err) {
+  struct pairs p;
+  double offset[ATTEND_HEADS];
+  a->cut.interleaved = interleaved;
+  kvs_status status = pair_up(a, &p, err);
+  double *room = malloc(((size_t)p.count + 1) * sizeof *room);
+  if (status == KVS_OK && !room) status = kvs_fail_memory(err, "comparing scores");
+  if (status == KVS_OK && p.count >= 2) {
+    const double scales[] = {a->scale, 1, 1 / sqrt((double)a->check->shape.n_embd), 1.0 / a->cut.head_dim,
+                             usual_scale(a, &p, room)};
+    for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
+      if (!(scales[s] > 0)) continue;
+      double good = share(a, &p, scales[s], offset, room);
+      if (good > best->share + 0.1) *best = (struct guess){interleaved, scales[s], good};
+    }
+  }
+  free(room);
+  free(p.at);
+  a->cut.interleaved = false;
+  return status;
+}
+
+static kvs_status note(struct attend *a, enum fact_kind kind, int row, double found, double right, kvs_error *err) {
+  struct fact fact = attend_fact(a, kind);
+  fact.row = row, fact.found = found, fact.right = right;
+  return check_note(a->check, &fact, err);
+}
+
+static kvs_status take_guess(struct attend *a, const struct guess *g, kvs_error *err) {
+  a->cut.interleaved = g->interleaved;
+  a->used_scale = g->scale;
+  kvs_status status = KVS_OK;
+  if (g->interleaved) status = note(a, FACT_HEAD_CUT, -1, 1, 0, err);
+  if (status == KVS_OK && fabs(g->scale / a->scale - 1) > 0.01)
+    status = note(a, FACT_SCALE, -1, g->scale, a->scale, err);
+  return status;
+}
+
+/* ---- which rows ---- */
+
+/* Scores of one row in all heads: how many were compared, how many follow, and how many are exactly 0. */
+struct row_fit {
+  int compared, good, zero;
+  double score, product;
+};
+
+static struct row_fit fit_row(const struct attend *a, const struct pairs *p, const double *offset, int row) {
+  struct row_fit f = {0};
+  for (int i = 0; i < p->count; i++) {
+    const struct pair *x = &p->at[i];
+    if (x->row != row) continue;
+    bool good = fits(a, x, a->used_scale, offset[x->head]);
+    f.compared++;
+    f.good += good;
+    f.zero += a->head[x->head].scores && x->score == 0 && fabs(x->product) > 0.01 * x->size;
+    if (!good) f.score = x->score, f.product = a->used_scale * x->product;
+  }
+  return f;
+}
+
+/* Whether the row's scores follow, in all heads, from what layer `other` has in that row. */
+static bool is_of_layer(const struct attend *a, const double *offset, int other, int row) {
+  int compared = 0;
+  const struct look_row *r = look_row(a->check->look, a->check->run, a->check->steps[a->i].step, other, row);
+  if (!r || !r->k) return false;
+  for (int h = 0; h < a->count; h++) {
+    const struct attend_head *head = &a->head[h];
+    double score;
+    if (!head->q || !logged_score(a, head, row, &score)) continue;
+    int first = head->head * a->cut.head_dim;
+    struct pair p = {h, row, score, attend_dot(&a->cut, head->q, r->k, head->head),
+                     length_of(head->q, a->cut.head_dim) * length_of(r->k + first, a->cut.head_dim)};
+    if (!fits(a, &p, a->used_scale, offset[h])) return false;
+    compared++;
+  }
+  return compared > 0;
+}
+
+/* Whether the row's scores follow, in all heads, if its heads are cut interleaved. */
+static bool is_woven(struct attend *a, const double *offset, int row) {
+  const struct layer_row *r = attend_row(a, row);
+  int compared = 0;
+  bool good = r && r->k && a->cut.n_head > 1 && a->cut.head_dim > 1;
+  a->cut.interleaved = true;
+  for (int h = 0; good && h < a->count; h++) {
+    const struct attend_head *head = &a->head[h];
+    double score;
+    if (!head->q || !logged_score(a, head, row, &score)) continue;
+    int first = head->head * a->cut.head_dim;
+    struct pair p = {h, row, score, attend_dot(&a->cut, head->q, r->k, head->head),
+                     length_of(head->q, a->cut.head_dim) * length_of(r->k + first, a->cut.head_dim)};
+    good = fits(a, &p, a->used_scale, offset[h]);
+    compared++;
+  }
+  a->cut.interleaved = false;
+  return good && compared > 2; /* of two it may be chance */
+}
+
+/* The layer whose row it is: the one found last, the first, the last, then all. */
+static int layer_of(const struct attend *a, const double *offset, int row) {
+  struct layer_rows *c = a->cache;
+  int n_layer = a->check->shape.n_layer;
+  if (n_layer > CHECK_LAYERS) n_layer = CHECK_LAYERS;
+  if (c->other >= 0 && is_of_layer(a, offset, c->other, row)) return c->other;
+  for (int l = n_layer - 1; l >= 0; l--)
+    if (l != c->layer && l != c->other && is_of_layer(a, offset, l, row)) return c->other = l;
+  return -1;
+}
+
+/* The newest rows in their order, as after the oldest were dropped: 0 if they are not it. */
+static kvs_status find_shift(struct attend *a, double share_now, kvs_error *err) {
+  int shift = a->cache->done - a->rows;
+  double offset[ATTEND_HEADS];
+  if (shift <= 0) return KVS_OK;
+  a->shift = shift;
+  struct pairs p;
+  kvs_status status = pair_up(a, &p, err);
+  double *room = malloc(((size_t)p.count + 1) * sizeof *room), good = 0;
+  if (status == KVS_OK && !room) status = kvs_fail_memory(err, "comparing scores");
+  if (status == KVS_OK) good = share(a, &p, a->used_scale, offset, room);
+  if (good < 0.9 || good < share_now + 0.1) a->shift = 0;
+  free(room);
+  free(p.at);
+  return status == KVS_OK && a->shift ? note(a, FACT_ROW_SHIFTED, 0, shift, 0, err) : status;
+}
+
+/* Mistakes of single rows. At most two are tried against other layers; all that is wrong is one fact of the worst kind. */
+static kvs_status judge_rows(struct attend *a, const struct pairs *p, const double *offset, kvs_error *err) {
+  int tried = 0, wrong = -1;
+  struct row_fit worst = {0};
+  kvs_status status = KVS_OK;
+  for (int row = 0; status == KVS_OK && row < a->rows; row++) {
+    struct row_fit f = fit_row(a, p, offset, row);
+    if (f.good == f.compared) continue;
+    if (f.zero == f.compared && f.compared > 0) {
+      struct layer_row *r = &a->cache->at[a->cache->now[row]];
+      r->k_as_zero = ++r->zeros > 1; /* once, in its own step, it may just not have been stored yet */
+      status = note(a, FACT_K_READ_AS_ZERO, row, 0, f.product, err);
+      continue;
+    }
+    if (is_woven(a, offset, row)) {
+      a->foreign = true;
+      return note(a, FACT_HEAD_CUT, -1, 1, 0, err);
+    }
+    int other = tried++ < 4 ? layer_of(a, offset, row) : -1;
+    if (other >= 0) {
+      a->foreign = true;
+      return note(a, FACT_ROW_OTHER_LAYER, row, other, a->cache->layer, err);
+    }
+    if (wrong < 0) wrong = row, worst = f;
+  }
+  if (status != KVS_OK || wrong < 0) return status;
+  a->foreign = true;
+  return note(a, FACT_ROW_UNSTABLE, wrong, worst.score, worst.product, err);
+}
+
+static kvs_status judge(struct attend *a, double share_now, kvs_error *err) {
+  struct guess best = {false, a->scale, share_now};
+  kvs_status status = try_scales(a, false, &best, err);
+  if (status == KVS_OK && a->cut.n_head > 1 && a->cut.head_dim > 1 && best.share < 0.95)
+    status = try_scales(a, true, &best, err);
+  if (status != KVS_OK) return status;
+  if (best.share >= 0.6 && best.share > share_now + 0.2) status = take_guess(a, &best, err);
+  if (status != KVS_OK || best.share > 0.999) return status;
+  struct pairs p;
+  double offset[ATTEND_HEADS];
+  if (!a->cut.interleaved) status = find_shift(a, best.share, err);
+  if (status != KVS_OK || a->shift) return status;
+  status = pair_up(a, &p, err);
+  double *room = malloc(((size_t)p.count + 1) * sizeof *room);
+  if (status == KVS_OK && !room) status = kvs_fail_memory(err, "comparing scores");
+  if (status == KVS_OK) {
+    find_offsets(a, &p, a->used_scale, offset, room);
+    status = judge_rows(a, &p, offset, err);
+  }
+  free(room);
+  free(p.at);
+  return status;
+}
+
+kvs_status attend_scores(struct attend *a, kvs_error *err) {
+  struct pairs p;
+  double offset[ATTEND_HEADS], good = 1;
+  kvs_status status = pair_up(a, &p, err);
+  double *room = malloc(((size_t)p.count + 1) * sizeof *room);
+  if (status == KVS_OK && !room) status = kvs_fail_memory(err, "comparing scores");
+  if (status == KVS_OK && p.count > 0) {
+    good = share(a, &p, a->scale, offset, room);
+    a->check->seen.products += p.count;
+    a->check->steps[a->i].rows_judged = true;
+  }
+  free(room);
+  free(p.at);
+  return status == KVS_OK && good < 1 ? judge(a, good, err) : status;
+}

@@ -1,0 +1,363 @@
+/* recompute_position.c: which position (and token) layer 0's rows were made with. They depend on nothing else, so the nearest of all
+ * that could be names it, whatever the trace claims.
+ *
+ * With h = ln_1(wte + wpe[p]) = (wte + wpe[p] − mean)·inverse·g + b, a row is c_attn(h) = inverse·(wte·g·W + wpe[p]·g·W − mean·g·W) +
+ * b·W + bias. The middle product is worked out once for all p, so each token's whole table costs little more than reading it.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/ops.h"
+#include "study/check/recompute_parts.h"
+
+/* Of the noise, and at least. */
+#define TOLERANCE_TIMES 4
+#define TOLERANCE_LEAST 1e-4
+/* Coarser than this, a neighbour may look right, so the nearest is looked for even where the right one would do. */
+#define COARSE 1e-3
+
+/* One entry compared with a row. */
+struct match {
+  int token, position;
+  double distance; /* |row − entry| / |entry| */
+  double scale;    /* the factor that brings the entry nearest to the row, … */
+  double rest;     /* … and the distance then */
+};
+
+double recompute_tolerance(const struct recompute *r, enum carrier carrier) {
+  return fmax(TOLERANCE_LEAST, TOLERANCE_TIMES * (carrier == CARRIER_V ? r->noise_v : r->noise_k));
+}
+
+static struct match compare(const float *row, const float *entry, int n, int token, int position) {
+  double rr = 0, re = 0, ee = 0;
+  for (int i = 0; i < n; i++) {
+    rr += (double)row[i] * (double)row[i], re += (double)row[i] * (double)entry[i];
+    ee += (double)entry[i] * (double)entry[i];
+  }
+  /* |row − s·entry|² by expansion loses half the digits, so the distances are summed directly. */
+  double scale = re / ee, difference = 0, rest = 0;
+  for (int i = 0; i < n; i++) {
+    double d = (double)row[i] - (double)entry[i], e = (double)row[i] - scale * (double)entry[i];
+    difference += d * d, rest += e * e;
+  }
+  return (struct match){token, position, sqrt(difference / ee), scale, sqrt(rest / rr)};
+}
+
+/* ---- the table ---- */
+
+static kvs_status build_table(struct recompute *r, kvs_error *err) {
+  if (r->table) return KVS_OK;
+  const kvs_config *c = &r->model->config;
+  const kvs_layer *layer = &r->model->layer[0];
+  size_t n = (size_t)c->n_embd, wide = 3 * n, rows = (size_t)c->n_ctx;
+  float *input = malloc((rows + 2) * n * sizeof(float)), *output = malloc((rows + 2) * wide * sizeof(float));
+  float *none = calloc(wide, sizeof(float));
+  if (!input || !output || !none) {
+    free(input), free(output), free(none);
+    return kvs_fail_memory(err, "working out layer 0's rows for every position");
+  }
+  for (size_t p = 0; p < rows; p++) {
+    const kvs_tensor *t = &r->model->wpe;
+    const char *from = (const char *)t->data + p * n * (t->dtype == KVS_F32 ? 4 : 2);
+    r->engine->kernels->widen(input + p * n, from, t->dtype, c->n_embd);
+    for (size_t i = 0; i < n; i++) input[p * n + i] *= layer->ln_1.g[i];
+  }
+  memcpy(input + rows * n, layer->ln_1.g, n * sizeof(float));
+  memcpy(input + (rows + 1) * n, layer->ln_1.b, n * sizeof(float));
+  const kvs_linear linear = {layer->c_attn.w, none};
+  kvs_op_linear(r->engine, output, input, c->n_ctx + 2, &linear);
+  r->table = output, r->gains = output + rows * wide, r->biases = r->gains + wide;
+  for (size_t i = 0; i < wide; i++) r->biases[i] += layer->c_attn.b[i];
+  free(input), free(none);
+  return KVS_OK;
+}
+
+/* c_attn of wte[token]·g, without bias, for the table's other part; into r->next. */
+static void token_part(struct recompute *r, int token, float *x) {
+  const kvs_layer *layer = &r->model->layer[0];
+  float *scaled = r->engine->s.attn_out;
+  recompute_embed(r, token, KVS_NO_POSITION, x);
+  for (int i = 0; i < r->model->config.n_embd; i++) scaled[i] = x[i] * layer->ln_1.g[i];
+  kvs_op_linear(r->engine, r->engine->s.qkv, scaled, 1, &layer->c_attn);
+  for (int i = 0; i < 3 * r->model->config.n_embd; i++) r->next[i] = r->engine->s.qkv[i] - layer->c_attn.b[i];
+}
+
+static void entry_of(const struct recompute *r, enum carrier carrier, const float *x, int position, float *entry) {
+  int n = r->model->config.n_embd;
+  double sum = 0, square = 0;
+  for (int i = 0; i < n; i++) sum += (double)x[i];
+  double mean = sum / n;
+  for (int i = 0; i < n; i++) square += ((double)x[i] - mean) * ((double)x[i] - mean);
+  double inverse = 1 / sqrt(square / n + (double)r->model->config.layer_norm_epsilon);
+  size_t from = (size_t)carrier * (size_t)n;
+  const float *table = position < 0 ? NULL : r->table + (size_t)position * 3 * (size_t)n + from;
+  for (int i = 0; i < n; i++) {
+    double whole =
+        (double)r->next[from + (size_t)i] + (table ? (double)table[i] : 0) - mean * (double)r->gains[from + (size_t)i];
+    entry[i] = (float)(inverse * whole + (double)r->biases[from + (size_t)i]);
+  }
+}
+
+/* The nearest entry of this token's table (all positions, and no wpe), by `rest` if scaled. */
+static kvs_status search(struct work *w, int token, enum carrier carrier, const float *row, bool scaled,
+                         struct match *best, kvs_error *err) {
+  struct recompute *r = w->r;
+  if (build_table(r, err)) return err->status;
+  float *wte = r->engine->s.x_mid, *x = r->engine->s.x, *entry = r->engine->s.mlp_out, *wpe = r->engine->s.wpe;
+  token_part(r, token, wte);
+  *best = (struct match){token, KVS_NO_POSITION, INFINITY, 1, INFINITY};
+  for (int p = KVS_NO_POSITION; p < w->config->n_ctx; p++) {
+    memcpy(x, wte, (size_t)w->config->n_embd * sizeof(float));
+    if (p >= 0) {
+      const kvs_tensor *t = &r->model->wpe;
+      r->engine->kernels->widen(wpe,
+                                (const char *)t->data + (size_t)p * (size_t)t->cols * (t->dtype == KVS_F32 ? 4 : 2),
+                                t->dtype, w->config->n_embd);
+      kvs_op_add(x, wte, wpe, (size_t)w->config->n_embd);
+    }
+    entry_of(r, carrier, x, p, entry);
+    struct match m = compare(row, entry, w->config->n_embd, token, p);
+    if (scaled ? m.rest < best->rest : m.distance < best->distance) *best = m;
+  }
+  return KVS_OK;
+}
+
+/* ---- likely positions ---- */
+
+/* The right one first; each once; only those that there are. */
+static int likely_positions(const struct work *w, int *list) {
+  int P = w->length, prompt = w->at.prompt_steps, used = w->r->used, count = 0;
+  const int wanted[] = {P,     P + 1, KVS_NO_POSITION, 0,     w->at.position,      prompt, P + prompt - 1,
+                        P - 1, used,  used + 1,        P + 2, w->config->n_ctx - 1};
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+    bool there = wanted[i] < KVS_NO_POSITION || wanted[i] >= w->config->n_ctx;
+    for (int j = 0; j < count; j++) there |= list[j] == wanted[i];
+    if (!there) list[count++] = wanted[i];
+  }
+  return count;
+}
+
+/* Compares the row with the exact entries of these positions; keeps them in the scratch's qkv. */
+static void compare_all(struct work *w, int token, enum carrier carrier, const float *row, const int *positions,
+                        int count, struct match *matches) {
+  struct recompute *r = w->r;
+  size_t n = (size_t)w->config->n_embd;
+  for (int i = 0; i < count; i++) recompute_embed(r, token, positions[i], r->tried + (size_t)i * n);
+  const float *qkv = recompute_project(r, 0, r->tried, count);
+  for (int i = 0; i < count; i++)
+    matches[i] = compare(row, qkv + (size_t)i * 3 * n + (size_t)carrier * n, w->config->n_embd, token, positions[i]);
+}
+
+/* How far apart two positions' entries are, from the exact ones in the scratch. */
+static double apart(const struct work *w, enum carrier carrier, int a, int b) {
+  size_t n = (size_t)w->config->n_embd;
+  const float *qkv = w->r->engine->s.qkv + (size_t)carrier * n;
+  return recompute_distance(qkv + (size_t)a * 3 * n, qkv + (size_t)b * 3 * n, (int)n);
+}
+
+/* Whether a is nearer to the row than b beyond what chance does to noise of this size: along the line between the two entries the
+ * noise is its length over sqrt(n_embd). */
+static bool clearly_nearer(const struct work *w, const struct match *a, const struct match *b, double between,
+                           double noise) {
+  double each = fmax(noise, a->distance) / sqrt(w->config->n_embd);
+  return b->distance * b->distance - a->distance * a->distance > 6 * between * each;
+}
+
+/* What a row says. */
+struct finding {
+  struct match used, right; /* used.position = right.position when it is right */
+  bool known;               /* something is within the tolerance */
+  bool unclear;             /* … and something else as near as that */
+  int rival;
+};
+
+static kvs_status find(struct work *w, enum carrier carrier, const float *row, struct finding *f, kvs_error *err) {
+  int positions[MOST_ROWS] = {0}, best = 0;
+  struct match m[MOST_ROWS];
+  double tolerance = recompute_tolerance(w->r, carrier), noise = carrier == CARRIER_V ? w->r->noise_v : w->r->noise_k;
+  int count = likely_positions(w, positions);
+  bool there = count > 0 && positions[0] == w->length; /* past wpe's end there is no right one */
+  *f = (struct finding){.known = true, .rival = KVS_NO_POSITION};
+  if (there) {
+    compare_all(w, w->token, carrier, row, positions, 1, m);
+    f->used = f->right = m[0];
+    if (m[0].distance <= tolerance && noise < COARSE) return KVS_OK;
+  } else {
+    f->right = (struct match){w->token, w->length, NAN, 1, NAN};
+  }
+  compare_all(w, w->token, carrier, row, positions, count, m);
+  for (int i = 1; i < count; i++)
+    if (m[i].distance < m[best].distance || isnan(m[best].distance)) best = i;
+  bool right_will_do = there && m[0].distance <= tolerance;
+  if (!(m[best].distance <= tolerance) || (noise >= COARSE && !right_will_do)) { /* the whole table */
+    struct match nearest;
+    if (search(w, w->token, carrier, row, false, &nearest, err)) return err->status;
+    if (nearest.distance < m[best].distance && nearest.position != m[best].position) {
+      positions[count < MOST_ROWS ? count : count - 1] = nearest.position;
+      best = count < MOST_ROWS ? count++ : count - 1;
+    }
+    compare_all(w, w->token, carrier, row, positions, count, m);
+  }
+  f->used = m[best];
+  f->known = m[best].distance <= tolerance;
+  if (!f->known || !there || best == 0) return KVS_OK;
+  bool clear = clearly_nearer(w, &m[best], &m[0], apart(w, carrier, best, 0), noise);
+  if (right_will_do && (!clear || noise < COARSE)) f->used = m[0], best = 0;
+  for (int i = 0; i < count && !f->unclear; i++)
+    if (i != best && m[i].distance <= tolerance && noise >= COARSE &&
+        !clearly_nearer(w, &m[best], &m[i], apart(w, carrier, best, i), noise))
+      f->unclear = true, f->rival = m[i].position;
+  return KVS_OK;
+}
+
+/* ---- D9: no position ---- */
+
+static struct fact fact_here(const struct work *w, enum fact_kind kind, int row) {
+  struct fact fact = recompute_fact_at(w, kind, 0);
+  fact.row = row;
+  return fact;
+}
+
+/* The tokens of the steps around, each once. */
+static int tokens_around(const struct work *w, int *list) {
+  static const int offsets[] = {-1, 1, -2, 2, -3};
+  int count = 0;
+  for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
+    const struct look_step *s = look_step(w->look, w->run, w->step + offsets[i]);
+    if (!s || s->token < 0 || s->token >= w->config->n_vocab || s->token == w->token) continue;
+    bool there = false;
+    for (int j = 0; j < count; j++) there |= list[j] == s->token;
+    if (!there) list[count++] = s->token;
+  }
+  return count;
+}
+
+/* Whether the V row is that of this token and position. */
+static bool v_fits(struct work *w, const struct evidence *e, int token, int position) {
+  struct match m;
+  if (!e->v) return false;
+  compare_all(w, token, CARRIER_V, w->r->v, &position, 1, &m);
+  return m.distance <= recompute_tolerance(w->r, CARRIER_V);
+}
+
+/* Why a live K row is off the grid, if a simple change explains it: adds a fact for that. */
+static kvs_status explain(struct work *w, const struct evidence *e, const struct finding *f, bool *explained,
+                          kvs_error *err) {
+  int row = e->own_row;
+  double tolerance = recompute_tolerance(w->r, CARRIER_K);
+  struct match m;
+  *explained = true;
+  if (search(w, w->token, CARRIER_K, w->r->k, true, &m, err)) return err->status;
+  if (m.rest <= tolerance) {
+    struct fact fact = fact_here(w, FACT_ROW_SCALED, row);
+    fact.found = m.scale, fact.right = 1, fact.distance = m.rest, fact.right_distance = f->right.distance;
+    w->position = m.position;
+    return recompute_fact(w, fact, err);
+  }
+  for (int carrier = CARRIER_Q; carrier <= CARRIER_V; carrier += CARRIER_V - CARRIER_Q) {
+    if (search(w, w->token, (enum carrier)carrier, w->r->k, false, &m, err)) return err->status;
+    if (m.distance > tolerance) continue;
+    struct fact fact = fact_here(w, FACT_ROW_SWAPPED, row);
+    fact.found = carrier, fact.right = CARRIER_K, fact.distance = m.distance, fact.right_distance = f->right.distance;
+    w->position = m.position;
+    return recompute_fact(w, fact, err);
+  }
+  float *woven = w->r->rows_k; /* the row as it was before its heads were cut, if they were cut interleaved */
+  recompute_cut(w->config, woven, w->r->k, true);
+  if (search(w, w->token, CARRIER_K, woven, false, &m, err)) return err->status;
+  if (m.distance <= tolerance) {
+    struct fact fact = fact_here(w, FACT_HEAD_CUT, row);
+    fact.found = m.position, fact.right = w->length, fact.distance = m.distance,
+    fact.right_distance = f->right.distance;
+    w->position = m.position, w->r->reach.position = true;
+    return recompute_fact(w, fact, err);
+  }
+  int tokens[8], count = tokens_around(w, tokens);
+  for (int i = 0; i < count; i++) {
+    if (search(w, tokens[i], CARRIER_K, w->r->k, false, &m, err)) return err->status;
+    if (m.distance > tolerance) continue;
+    struct fact fact = fact_here(w, FACT_ROW_OTHER_TOKEN, row);
+    fact.found = m.token, fact.right = w->token, fact.distance = m.distance, fact.right_distance = f->right.distance;
+    if (!v_fits(w, e, w->token, w->position)) w->token = m.token, w->position = m.position; /* not K alone */
+    return recompute_fact(w, fact, err);
+  }
+  *explained = false;
+  return KVS_OK;
+}
+
+static kvs_status off_grid(struct work *w, const struct evidence *e, const struct finding *f, kvs_error *err) {
+  struct fact fact = fact_here(w, FACT_OFF_GRID, e->own_row);
+  fact.found = f->used.position, fact.right = w->length;
+  fact.distance = f->used.distance, fact.right_distance = f->right.distance;
+  if (recompute_fact(w, fact, err)) return err->status;
+  return explain(w, e, f, &w->sure, err);
+}
+
+/* ---- what this step used ---- */
+
+static kvs_status tell_position(struct work *w, int row, const struct finding *f, kvs_error *err) {
+  int n_ctx = w->config->n_ctx;
+  bool last = w->length >= n_ctx && f->used.position == n_ctx - 1; /* no position is right past the end */
+  if (f->used.position == w->length || last) return KVS_OK;
+  struct fact fact = fact_here(w, FACT_POSITION_USED, row);
+  fact.found = f->used.position, fact.right = w->length;
+  fact.distance = f->used.distance, fact.right_distance = f->right.distance;
+  if (recompute_fact(w, fact, err)) return err->status;
+  if (!f->unclear) return KVS_OK;
+  fact.kind = FACT_POSITION_UNCLEAR, fact.right = f->rival;
+  return recompute_fact(w, fact, err);
+}
+
+/* K tells; where it cannot (not logged, dead, no position's), V does, then q. */
+kvs_status recompute_position(struct work *w, const struct evidence *e, kvs_error *err) {
+  struct recompute *r = w->r;
+  struct finding f;
+  w->position = w->length < w->config->n_ctx ? w->length : w->config->n_ctx - 1;
+  w->sure = false;
+  if (e->k) {
+    if (find(w, CARRIER_K, r->k, &f, err)) return err->status;
+    if (f.known) {
+      int right = w->position;
+      w->position = f.used.position, w->sure = true, r->reach.position = !f.unclear;
+      bool k_alone = w->position != right && !v_fits(w, e, w->token, w->position) && v_fits(w, e, w->token, right);
+      if (k_alone) w->position = right;
+      return tell_position(w, e->own_row, &f, err);
+    }
+    if (off_grid(w, e, &f, err)) return err->status;
+    if (w->sure) return KVS_OK;
+  }
+  bool whole_q = true;
+  for (int h = 0; h < w->config->n_head; h++) whole_q &= r->head_q[h];
+  const float *rows[] = {e->v ? r->v : NULL, whole_q ? r->q : NULL};
+  for (int i = 0; i < 2 && !w->sure; i++) {
+    if (!rows[i]) continue;
+    if (find(w, i == 0 ? CARRIER_V : CARRIER_Q, rows[i], &f, err)) return err->status;
+    if (!f.known) continue;
+    w->position = f.used.position, w->sure = true, r->reach.position = !f.unclear;
+    if (tell_position(w, e->own_row, &f, err)) return err->status;
+  }
+  return KVS_OK;
+}
+
+/* ---- for the calibration ---- */
+
+kvs_status recompute_nearest(struct work *w, const struct evidence *e, double *k, double *v, kvs_error *err) {
+  int positions[MOST_ROWS] = {0}, best = 0;
+  struct match m[MOST_ROWS];
+  *k = *v = ABSENT;
+  if (!e->k && !e->v) return KVS_OK;
+  enum carrier carrier = e->k ? CARRIER_K : CARRIER_V;
+  const float *row = e->k ? w->r->k : w->r->v;
+  int count = likely_positions(w, positions);
+  compare_all(w, w->token, carrier, row, positions, count, m);
+  for (int i = 1; i < count; i++)
+    if (m[i].rest < m[best].rest) best = i;
+  struct match nearest = m[best];
+  if (!(nearest.rest < COARSE) && search(w, w->token, carrier, row, true, &nearest, err)) return err->status;
+  *(e->k ? k : v) = nearest.rest;
+  if (!e->k || !e->v) return KVS_OK;
+  compare_all(w, w->token, CARRIER_V, w->r->v, &nearest.position, 1, m);
+  *v = m[0].rest;
+  return KVS_OK;
+}
