@@ -7,9 +7,13 @@
 #include <cmocka.h>
 
 #include <semaphore.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "engine/pool.h"
 
@@ -114,11 +118,42 @@ static void what_is_behind_is_done_once_and_before_settling(void **unused) {
   }
 }
 
+/* ---- signals -------------------------------------------------------------------------------------------------------- */
+
+enum { HANDLED = 42 };
+
+static void leave_quietly(int number) {
+  (void)number;
+  _exit(HANDLED);
+}
+
+/* Touches memory that is there and must not be touched. */
+static void fault(void *page) { ++*(volatile char *)page; }
+
+/* The screen's handler gives the terminal back when a file of weights is cut short under a worker. */
+static void a_fault_of_a_worker_reaches_its_handler(void **unused) {
+  (void)unused;
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    signal(SIGSEGV, leave_quietly);
+    signal(SIGBUS, leave_quietly);
+    void *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    kvs_pool_behind(pool_of(2), fault, page);
+    for (;;) pause(); /* does not settle: the worker, not this thread, is to do it */
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), HANDLED);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(everything_is_done_once),
       cmocka_unit_test(rounds_do_not_wait_for_what_is_behind),
       cmocka_unit_test(what_is_behind_is_done_once_and_before_settling),
+      cmocka_unit_test(a_fault_of_a_worker_reaches_its_handler),
   };
   return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
 }

@@ -381,6 +381,60 @@ static void a_full_disk_keeps_what_was_settled(void **state) {
   sqlite3_close(db);
 }
 
+/* Room for the log, not for the file as well: a run that is finished is not said to be lost. */
+static void a_disk_that_is_full_at_the_end_keeps_a_finished_run(void **state) {
+  (void)state;
+  const char *disk = in_folder("end");
+  mkdir(disk, 0700);
+  if (mount("tmpfs", disk, "tmpfs", 0, "size=384k") != 0) {
+    print_message("skipped: a small disk cannot be mounted here: %s\n", strerror(errno));
+    skip();
+  }
+  char path[128], copy[128], command[800];
+  snprintf(path, sizeof path, "%s/end.kvt", disk);
+  snprintf(copy, sizeof copy, "%s/kept.kvt", folder);
+  kvs_trace_source source = made_source(&small_config);
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  ok(begin(&source));
+  kvs_observer observer = kvs_trace_observer(trace);
+  for (int step = 0; step < 2; step++) ok(feed(&observer, &small_config, step, &error));
+  ok(kvs_trace_end_run(trace, &error));
+  snprintf(command, sizeof command, "head -c 400000 /dev/zero > %s/rest 2> %s/said", disk, folder);
+  assert_int_not_equal(system(command), 0); /* nothing is left */
+  assert_status(kvs_trace_close(trace, &error), KVS_ERR_IO, __LINE__);
+  trace = NULL;
+  assert_says("disk full; what is kept lies in it and in");
+  snprintf(command, sizeof command, "cp %s %s && cp %s-wal %s-wal", path, copy, path, copy);
+  assert_int_equal(system(command), 0);
+  assert_int_equal(umount(disk), 0);
+  sqlite3 *db;
+  ok(kvs_trace_read(copy, &db, &error));
+  assert_int_equal(number(db, "SELECT count(*) FROM step"), 2);
+  assert_int_equal(number(db, "SELECT count(finished_at) FROM run"), 1);
+  sqlite3_close(db);
+}
+
+static void a_file_that_was_moved_away_is_named_so(void **state) {
+  (void)state;
+  char path[128], away[128];
+  snprintf(path, sizeof path, "%s", in_folder("here.kvt"));
+  snprintf(away, sizeof away, "%s", in_folder("away.kvt"));
+  kvs_trace_source source = made_source(&small_config);
+  ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+  ok(begin(&source));
+  kvs_observer observer = kvs_trace_observer(trace);
+  ok(feed(&observer, &small_config, 0, &error));
+  assert_int_equal(rename(path, away), 0);
+  ok(kvs_trace_end_run(trace, &error));
+  assert_status(kvs_trace_close(trace, &error), KVS_ERR_IO, __LINE__);
+  trace = NULL;
+  assert_says("moved or replaced");
+  sqlite3 *db;
+  ok(kvs_trace_read(away, &db, &error));
+  assert_int_equal(number(db, "SELECT count(*) FROM step"), 1);
+  sqlite3_close(db);
+}
+
 /* The same where nothing can be mounted: no file may grow past a limit. */
 static void a_file_size_limit_keeps_what_was_settled(void **state) {
   (void)state;
@@ -635,6 +689,8 @@ int main(void) {
       cmocka_unit_test(a_version_in_the_log_counts),
       cmocka_unit_test(a_kill_loses_no_settled_step),
       cmocka_unit_test(a_full_disk_keeps_what_was_settled),
+      cmocka_unit_test(a_disk_that_is_full_at_the_end_keeps_a_finished_run),
+      cmocka_unit_test(a_file_that_was_moved_away_is_named_so),
       cmocka_unit_test(a_file_size_limit_keeps_what_was_settled),
       cmocka_unit_test(a_number_that_steps_still_have_is_not_given_again),
       cmocka_unit_test(what_is_no_text_is_stored_as_a_blob),

@@ -7,11 +7,12 @@
 #include "engine/pool.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+
+#include "base/signals.h"
 
 #define SPINS 2000 /* pauses before a thread goes to sleep: a few tens of microseconds */
 
@@ -194,10 +195,8 @@ kvs_status kvs_pool_create(int threads, kvs_pool **out, kvs_error *err) {
     kvs_pool_free(pool);
     return kvs_fail_memory(err, "starting threads");
   }
-  /* Signals are the caller's business: the workers block them all. */
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  sigset_t before;
+  kvs_signals_block(&before);
   int failed = 0;
   for (; pool->started < threads - 1 && !failed; pool->started += !failed)
     failed = pthread_create(&pool->thread[pool->started], NULL, worker, pool);

@@ -2,10 +2,11 @@
 #include "trace/mover.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include <sqlite3.h>
+
+#include "base/signals.h"
 
 struct kvs_mover {
   sqlite3 *db; /* the thread's own */
@@ -44,10 +45,8 @@ kvs_mover *kvs_mover_start(const char *file) {
                sqlite3_exec(mover->db, "PRAGMA synchronous = NORMAL; SELECT 1 FROM sqlite_schema LIMIT 1", NULL, NULL,
                             NULL) == SQLITE_OK;
   if (ready) {
-    /* Signals are the caller's business. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t before;
+    kvs_signals_block(&before);
     ready = pthread_create(&mover->thread, NULL, move, mover) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
   }

@@ -68,6 +68,12 @@ kvs_status kvs_trace_fail(kvs_trace *trace, int rc, kvs_error *err) {
   const char *said = trace->db ? sqlite3_errmsg(trace->db) : sqlite3_errstr(rc);
   if (is_full(trace, rc))
     return kvs_fail(err, KVS_ERR_IO, "%s: disk full; %s; free some space, or log less", path, end);
+  if (rc == SQLITE_READONLY_DBMOVED)
+    return kvs_fail(
+        err, KVS_ERR_IO,
+        "%s: deleted, moved or replaced by another program while it was being written; the run's steps went "
+        "to the file that was there before; run it again",
+        path);
   switch (rc & 0xFF) {
   case SQLITE_NOMEM:
     return kvs_fail_memory(err, "writing a trace");
@@ -370,13 +376,11 @@ static kvs_status make_one_file(kvs_trace *trace, kvs_error *err) {
     return kvs_fail(err, KVS_ERR_IO,
                     "%s: complete, but still open in another program, so %s-wal stays; keep both files until it closes",
                     trace->path, trace->path);
-  if (is_full(trace, rc)) {
-    char end[80];
-    return kvs_fail(
-        err, KVS_ERR_IO,
-        "%s: disk full; %s, the last of them in %s-wal: keep both files, and free some space before opening them",
-        trace->path, kept(trace, end, sizeof end), trace->path);
-  }
+  if (is_full(trace, rc))
+    return kvs_fail(err, KVS_ERR_IO,
+                    "%s: disk full; what is kept lies in it and in %s-wal: keep both files, and free some space before "
+                    "opening them",
+                    trace->path, trace->path);
   return kvs_trace_fail(trace, rc, err);
 }
 

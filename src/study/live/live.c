@@ -3,10 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/signals.h"
 
 /* ---- telling -------------------------------------------------------------------------------------------------------- */
 
@@ -84,13 +85,10 @@ static void *work(void *context) {
   return NULL;
 }
 
-/* Signals from outside belong to the thread that has the terminal. Faults of this thread's own come to it all the same. */
+/* Signals from outside belong to the thread that has the terminal. */
 static int start_thread(struct live *live) {
-  sigset_t all, before;
-  sigfillset(&all);
-  static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
-  for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&all, own[i]);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  sigset_t before;
+  kvs_signals_block(&before);
   int failed = pthread_create(&live->thread, NULL, work, live);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   live->started = failed == 0;
