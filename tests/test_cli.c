@@ -244,6 +244,9 @@ static void test_context(void **state) {
   assert_int_equal(run_input(text, (size_t)n_ctx + 1, "$K run - -o over.trace"), 1);
   contains(last.err, "1 token too long");
   assert_int_equal(run("test -e over.trace"), 1);
+  /* A prompt that fits once and not twice. */
+  assert_int_equal(run_input(text, (size_t)n_ctx / 2 + 5, "$K run - -n 3 --fault prompt-twice"), 2);
+  assert_non_null(strstr(last.err, "feeds the prompt more than once"));
   assert_int_equal(run_input(text, (size_t)n_ctx - 2, "$K run - -n 9 --fault off-by-one -o off.trace"), 0);
   contains(last.err, "note");
   assert_int_equal(run_input(text, (size_t)n_ctx - 2, "$K run - -n 9"), 0);

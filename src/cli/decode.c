@@ -126,6 +126,10 @@ static kvs_status feed_prompt(struct decode *d, int count, kvs_error *err) {
     part = kvs_engine_prefill(d->engine, tokens, count, KVS_PROMPT, &part_error);
   if (part == KVS_OK) d->fed = count;
   if (part == KVS_OK || part == KVS_ERR_CONTEXT) return status;
+  if (status == KVS_ERR_CONTEXT && part == KVS_ERR_USAGE && err) { /* the fault has fed it once, and cannot again */
+    kvs_error first = *err;
+    return kvs_fail(err, KVS_ERR_USAGE, "%s; this fault feeds the prompt more than once", first.message);
+  }
   if (status == KVS_ERR_CONTEXT && err) *err = part_error;
   return part;
 }
