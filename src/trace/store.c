@@ -361,6 +361,8 @@ kvs_status kvs_trace_open(kvs_trace *trace, const kvs_config *config, kvs_error 
 
 /* Moves the log into the file, so that one file is left. */
 static kvs_status make_one_file(kvs_trace *trace, kvs_error *err) {
+  if (trace->lost)
+    sqlite3_busy_timeout(trace->db, LEAVE_MILLISECONDS); /* what holds it has been waited for, and told */
   int rc = sqlite3_wal_checkpoint_v2(trace->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
   if (rc == SQLITE_OK) {
     /* All is in the file now. Leaving WAL mode takes the file for itself: with a reader on it (a screen that follows the run, say)
@@ -374,8 +376,8 @@ static kvs_status make_one_file(kvs_trace *trace, kvs_error *err) {
   if (rc == SQLITE_OK) return KVS_OK;
   if ((rc & 0xFF) == SQLITE_BUSY || (rc & 0xFF) == SQLITE_LOCKED)
     return kvs_fail(err, KVS_ERR_IO,
-                    "%s: complete, but still open in another program, so %s-wal stays; keep both files until it closes",
-                    trace->path, trace->path);
+                    "%s: %sstill open in another program, so %s-wal stays; keep both files until it closes",
+                    trace->path, trace->lost ? "" : "complete, but ", trace->path);
   if (is_full(trace, rc))
     return kvs_fail(err, KVS_ERR_IO,
                     "%s: disk full; what is kept lies in it and in %s-wal: keep both files, and free some space before "

@@ -75,6 +75,7 @@ struct kvs_trace {
   kvs_tape_state other;
   kvs_error late; /* what went wrong behind a step and was not told yet; status KVS_OK: nothing */
   bool failed;    /* a step was rolled back: nothing more may follow it in this run */
+  bool lost;      /* this happened to one of the runs written here */
 };
 
 /* schema.sql. */
