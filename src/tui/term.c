@@ -113,13 +113,13 @@ static void catch_signals(void) {
   for (int i = 0; i < TELLING; i++) sigaction(telling[i], &tell, &before_telling[i]);
 }
 
-/* A terminal that goes tells it by its end and by SIGHUP, in any order, sometimes twice: once a file is being closed, that is no news.
- * Whoever raises the signal again lifts it. */
+/* A terminal that goes tells it by its end and by SIGHUP, in any order, sometimes twice: once a file is being closed, that is no news,
+ * at no moment from the first on. Whoever raises the signal again lifts it. */
 static void release_signals(void) {
   alarm(0);
-  for (int i = 0; i < DEADLY; i++) sigaction(deadly[i], &before_deadly[i], NULL);
   struct sigaction ignore = {.sa_handler = SIG_IGN};
-  if (gentle) sigaction(SIGHUP, &ignore, NULL);
+  for (int i = 0; i < DEADLY; i++)
+    sigaction(deadly[i], gentle && deadly[i] == SIGHUP ? &ignore : &before_deadly[i], NULL);
   for (int i = 0; i < TELLING; i++) sigaction(telling[i], &before_telling[i], NULL);
 }
 
