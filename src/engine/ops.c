@@ -1,5 +1,5 @@
-/* ops.c: a step's operations, shared among threads. A share is whole columns, vocabulary rows or heads, so the sums
- * inside are the same however many threads there are. */
+/* ops.c: a step's operations, shared among threads. A share is whole columns, vocabulary rows, heads or blocks of rows whose sums are
+ * added in their order, so the sums inside are the same however many threads there are. */
 #include "engine/ops.h"
 
 #include "engine/numeric.h"
@@ -120,8 +120,8 @@ static void activate_work(void *context, int thread, int begin, int end) {
 void kvs_op_activate(kvs_engine *e, float *x, int rows) {
   activate_job job = {e, x, (size_t)rows * (size_t)e->model->config.n_inner};
   int units = (int)((job.n + ACTIVATED - 1) / ACTIVATED);
-  run(e, 20.0 * (double)job.n, (kvs_pool_range){units, 1, 0}, activate_work,
-      &job); /* an activation costs about as much as twenty multiply-adds */
+  double cost = 20.0 * (double)job.n; /* an activation costs about as much as twenty multiply-adds */
+  run(e, cost, (kvs_pool_range){units, 1, 0}, activate_work, &job);
 }
 
 void kvs_op_add(float *sum, const float *a, const float *b, size_t n) {
