@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -148,8 +149,34 @@ static void a_fault_of_a_worker_reaches_its_handler(void **unused) {
   assert_int_equal(WEXITSTATUS(status), HANDLED);
 }
 
+/* As `taskset -c N kvstep` has it. */
+static void a_process_of_one_core_gets_one_thread(void **unused) {
+  (void)unused;
+#ifdef __linux__
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    cpu_set_t allowed, one;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) _exit(100);
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, &allowed)) cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0) _exit(101);
+    _exit(kvs_pool_default_threads());
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 1);
+#else
+  skip();
+#endif
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_process_of_one_core_gets_one_thread),
       cmocka_unit_test(everything_is_done_once),
       cmocka_unit_test(rounds_do_not_wait_for_what_is_behind),
       cmocka_unit_test(what_is_behind_is_done_once_and_before_settling),
