@@ -99,6 +99,46 @@ static void rounds_do_not_wait_for_what_is_behind(void **unused) {
   }
 }
 
+typedef struct held {
+  atomic_int missing; /* threads that have not begun their part */
+  atomic_bool by_another, whole;
+} held;
+
+/* Each of two threads does one part, and the worker's takes long. */
+static void hold(void *context, int thread, int begin, int end) {
+  held *h = context;
+  (void)begin, (void)end;
+  atomic_fetch_sub(&h->missing, 1);
+  while (atomic_load(&h->missing) > 0) sched_yield();
+  if (thread > 0) usleep(5000);
+}
+
+static void look_who_does_it(void *context, int thread, int begin, int end) {
+  held *h = context;
+  if (thread > 0) atomic_store(&h->by_another, true);
+  if (begin == 0 && end == 1000) atomic_store(&h->whole, true);
+}
+
+/* A round that follows at once is the caller's alone, unless this very process was held up; so it is tried again and again. */
+static void a_thread_that_was_waited_for_long_rests_for_a_while(void **unused) {
+  (void)unused;
+  kvs_pool *pool = pool_of(2);
+  held h = {.missing = 0};
+  for (int i = 0; i < 500 && !atomic_load(&h.whole); i++) {
+    atomic_store(&h.missing, 2);
+    kvs_pool_run(pool, (kvs_pool_range){2, 1, 0}, hold, &h);
+    kvs_pool_run(pool, (kvs_pool_range){1000, 1, 0}, look_who_does_it, &h);
+  }
+  assert_true(atomic_load(&h.whole));
+  atomic_store(&h.by_another, false);
+  for (int i = 0; i < 5000 && !atomic_load(&h.by_another); i++) {
+    usleep(1000);
+    kvs_pool_run(pool, (kvs_pool_range){1000, 1, 0}, look_who_does_it, &h);
+  }
+  assert_true(atomic_load(&h.by_another)); /* and then it comes again */
+  kvs_pool_free(pool);
+}
+
 static void add_one(void *context) { ++*(int *)context; }
 
 static void what_is_behind_is_done_once_and_before_settling(void **unused) {
@@ -179,6 +219,7 @@ int main(void) {
       cmocka_unit_test(a_process_of_one_core_gets_one_thread),
       cmocka_unit_test(everything_is_done_once),
       cmocka_unit_test(rounds_do_not_wait_for_what_is_behind),
+      cmocka_unit_test(a_thread_that_was_waited_for_long_rests_for_a_while),
       cmocka_unit_test(what_is_behind_is_done_once_and_before_settling),
       cmocka_unit_test(a_fault_of_a_worker_reaches_its_handler),
   };

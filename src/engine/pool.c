@@ -2,7 +2,8 @@
  *
  * A worker spins for a moment after each piece of work, since in a decode step the next one comes at once, and then
  * waits on a condition variable, so that an idle program takes no CPU. Who comes late to a round finds it closed: nobody waits
- * for a thread that has taken nothing.
+ * for a thread that has taken nothing. Where other programs want the cores, rounds go on with fewer threads for a while: a thread
+ * that gets no core does no work, and takes one from others while it waits for some.
  */
 #include "engine/pool.h"
 
@@ -13,8 +14,19 @@
 #include <stdlib.h>
 
 #include "base/signals.h"
+#include "engine/share.h"
 
 #define SPINS 2000 /* pauses before a thread goes to sleep: a few tens of microseconds */
+
+/* A thread is missed that has been waited for so many seconds, or has not come to so many rounds, one after another, in that time:
+ * more than it takes to wake up. */
+#define MISSED_SECONDS 0.5e-3
+#define MISSED_ROUNDS 20
+
+/* For how many seconds a thread then rests: twice as long each time that it was tried again and was missed within TRY. */
+#define FIRST_REST 1e-3
+#define LONGEST_REST 20e-3
+#define TRY 5e-3
 
 /* A round of work in one word, so that a worker joins it or finds it closed, and nothing between: how many workers are inside,
  * whether more may come, and the round's number. */
@@ -43,7 +55,13 @@ struct kvs_pool {
   atomic_bool stop;
   atomic_int next_index;
 
+  atomic_int active; /* threads that take part; changed between rounds */
+  int missed;        /* rounds one after another that an active thread has not come to … */
+  double missed_from;
+  double rest, rest_begins, rest_ends; /* rest_ends 0: all are active */
+
   atomic_uint_fast64_t round;
+  atomic_int came; /* workers, to this round */
   kvs_pool_range range;
   share *share; /* [threads] */
   kvs_pool_work work;
@@ -63,12 +81,12 @@ static inline void relax(void) {
 /* ---- a round ------------------------------------------------------------------------------------------------------- */
 
 /* Each thread has the same share each time, so that what it reads stays in its core's caches where it fits. */
-static void share_out(kvs_pool *pool, kvs_pool_range range) {
-  int unit = range.whole && range.count / range.whole >= pool->threads ? range.whole : range.grain;
+static void share_out(kvs_pool *pool, kvs_pool_range range, int threads) {
+  int unit = range.whole && range.count / range.whole >= threads ? range.whole : range.grain;
   long units = (range.count + unit - 1) / unit;
   pool->range = range;
-  for (int t = 0; t < pool->threads; t++) {
-    long begin = units * t / pool->threads * unit, end = units * (t + 1) / pool->threads * unit;
+  for (int t = 0; t < threads; t++) {
+    long begin = units * t / threads * unit, end = units * (t + 1) / threads * unit;
     atomic_store_explicit(&pool->share[t].next, (int)begin, memory_order_relaxed);
     pool->share[t].end = (int)(end < range.count ? end : range.count);
   }
@@ -93,8 +111,9 @@ static bool take(const kvs_pool_range *range, share *of, int *begin, int *end) {
 /* The thread's own share first, in parts that get smaller, so that something is left for others if it is slow; then what is left of
  * the others'. */
 static void work_off(kvs_pool *pool, int thread) {
-  for (int i = 0; i < pool->threads; i++) {
-    share *from = &pool->share[(thread + i) % pool->threads];
+  int threads = atomic_load_explicit(&pool->active, memory_order_relaxed);
+  for (int i = 0; i < threads; i++) {
+    share *from = &pool->share[(thread + i) % threads];
     for (int begin, end; take(&pool->range, from, &begin, &end);) pool->work(pool->context, thread, begin, end);
   }
 }
@@ -107,6 +126,7 @@ static bool join(kvs_pool *pool, uint64_t *seen) {
   } while (!atomic_compare_exchange_weak_explicit(&pool->round, &round, round + 1, memory_order_acquire,
                                                   memory_order_acquire));
   *seen = round / NUMBER;
+  atomic_fetch_add_explicit(&pool->came, 1, memory_order_relaxed);
   return true;
 }
 
@@ -137,20 +157,20 @@ static bool do_behind(kvs_pool *pool) {
 
 /* ---- workers ------------------------------------------------------------------------------------------------------- */
 
-static bool is_awaited(const kvs_pool *pool, uint64_t seen) {
+static bool is_awaited(const kvs_pool *pool, int thread, uint64_t seen) {
   uint_fast64_t round = atomic_load(&pool->round);
-  return ((round & OPEN) && round / NUMBER != seen) || atomic_load(&pool->behind) == BEHIND_WAITS ||
-         atomic_load(&pool->stop);
+  return ((round & OPEN) && round / NUMBER != seen && thread < atomic_load(&pool->active)) ||
+         atomic_load(&pool->behind) == BEHIND_WAITS || atomic_load(&pool->stop);
 }
 
-static void await(kvs_pool *pool, uint64_t seen) {
+static void await(kvs_pool *pool, int thread, uint64_t seen) {
   for (int i = 0; i < SPINS; i++) {
-    if (is_awaited(pool, seen)) return;
+    if (is_awaited(pool, thread, seen)) return;
     relax();
   }
   pthread_mutex_lock(&pool->mutex);
   atomic_fetch_add(&pool->sleeping, 1);
-  while (!is_awaited(pool, seen)) pthread_cond_wait(&pool->wake, &pool->mutex);
+  while (!is_awaited(pool, thread, seen)) pthread_cond_wait(&pool->wake, &pool->mutex);
   atomic_fetch_sub(&pool->sleeping, 1);
   pthread_mutex_unlock(&pool->mutex);
 }
@@ -160,10 +180,10 @@ static void *worker(void *argument) {
   int index = atomic_fetch_add(&pool->next_index, 1);
   uint64_t seen = 0;
   for (;;) {
-    await(pool, seen);
+    await(pool, index, seen);
     if (atomic_load(&pool->stop)) return NULL;
     if (do_behind(pool)) continue;
-    if (!join(pool, &seen)) continue;
+    if (index >= atomic_load(&pool->active) || !join(pool, &seen)) continue;
     work_off(pool, index);
     leave(pool);
   }
@@ -189,6 +209,7 @@ kvs_status kvs_pool_create(int threads, kvs_pool **out, kvs_error *err) {
   pthread_cond_init(&pool->wake, NULL);
   pthread_cond_init(&pool->done, NULL);
   atomic_store(&pool->next_index, 1);
+  atomic_store(&pool->active, threads);
   pool->thread = calloc((size_t)threads, sizeof *pool->thread);
   pool->share = calloc((size_t)threads, sizeof *pool->share);
   if (!pool->thread || !pool->share) {
@@ -231,34 +252,72 @@ static bool is_empty(const kvs_pool *pool) { return !(atomic_load(&pool->round) 
 static bool is_settled(const kvs_pool *pool) { return atomic_load(&pool->behind) == NOTHING_BEHIND; }
 
 /* The caller's waiting. If it takes long, another program has the core of the thread that is waited for: asleep, the caller leaves
- * it its own. */
-static void await_done(kvs_pool *pool, bool (*is_done)(const kvs_pool *pool)) {
+ * it its own. Returns when it went to sleep; 0: it did not. */
+static double await_done(kvs_pool *pool, bool (*is_done)(const kvs_pool *pool)) {
   for (int i = 0; i < SPINS; i++) {
-    if (is_done(pool)) return;
+    if (is_done(pool)) return 0;
     relax();
   }
+  double slept = kvs_now();
   pthread_mutex_lock(&pool->mutex);
   atomic_store(&pool->caller_sleeps, true);
   while (!is_done(pool)) pthread_cond_wait(&pool->done, &pool->mutex);
   atomic_store(&pool->caller_sleeps, false);
   pthread_mutex_unlock(&pool->mutex);
+  return slept;
+}
+
+/* Does a thread get no core? `start` and `slept`: when this round began, and when its caller went to sleep over it (0: it did not). */
+static bool is_missed(kvs_pool *pool, int threads, double start, double slept) {
+  /* It lost its core with work in its hands, and waiting for it took longer than the work; */
+  double waited = slept > 0 ? kvs_now() - slept : 0;
+  if (waited > MISSED_SECONDS && waited > slept - start) return true;
+  /* or it does not come at all, although nothing else is asked of it. */
+  bool absent = atomic_load(&pool->came) < threads - 1 && is_settled(pool);
+  pool->missed = absent ? pool->missed + 1 : 0;
+  if (pool->missed == 1) pool->missed_from = start;
+  return pool->missed >= MISSED_ROUNDS && start - pool->missed_from > MISSED_SECONDS;
+}
+
+/* One thread fewer takes part for a while. */
+static void give_way(kvs_pool *pool, int threads) {
+  double now = kvs_now();
+  bool again = now - pool->rest_begins < pool->rest + TRY;
+  pool->rest = !again ? FIRST_REST : pool->rest < LONGEST_REST ? 2 * pool->rest : pool->rest;
+  pool->rest_begins = now;
+  pool->rest_ends = now + pool->rest;
+  pool->missed = 0;
+  atomic_store(&pool->active, threads - 1);
+}
+
+/* How many threads this round is for. */
+static int active_now(kvs_pool *pool) {
+  if (pool->rest_ends > 0 && kvs_now() >= pool->rest_ends) {
+    pool->rest_ends = 0;
+    atomic_store(&pool->active, pool->threads);
+  }
+  return atomic_load(&pool->active);
 }
 
 void kvs_pool_run(kvs_pool *pool, kvs_pool_range range, kvs_pool_work work, void *context) {
   if (range.count <= 0) return;
-  if (pool->threads == 1) {
+  int threads = active_now(pool);
+  if (threads == 1) {
     work(context, 0, 0, range.count);
     return;
   }
-  share_out(pool, range);
+  share_out(pool, range, threads);
   pool->work = work;
   pool->context = context;
+  atomic_store(&pool->came, 0);
   uint_fast64_t number = atomic_load(&pool->round) / NUMBER + 1;
+  double start = kvs_now();
   atomic_store(&pool->round, number * NUMBER + OPEN);
   wake_sleepers(pool);
   work_off(pool, 0);
   atomic_fetch_and(&pool->round, ~OPEN);
-  await_done(pool, is_empty);
+  double slept = await_done(pool, is_empty);
+  if (is_missed(pool, threads, start, slept)) give_way(pool, threads);
 }
 
 void kvs_pool_behind(kvs_pool *pool, void (*job)(void *context), void *context) {

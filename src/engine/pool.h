@@ -21,7 +21,8 @@ void kvs_pool_free(kvs_pool *pool);
 int kvs_pool_threads(const kvs_pool *pool);
 
 /* Does the whole range and returns when it is done. The threads take parts as they get done; one that is asleep, or busy behind, is
- * not waited for. One caller at a time, also of the functions below. */
+ * not waited for, and one that other programs leave no core is not counted on for some milliseconds. One caller at a time, also of the
+ * functions below. */
 void kvs_pool_run(kvs_pool *pool, kvs_pool_range range, kvs_pool_work work, void *context);
 
 /* Has `job` done on one of the threads while rounds go on without it; with one thread, at once. Waits for the one before. */
