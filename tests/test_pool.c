@@ -11,8 +11,11 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -214,9 +217,63 @@ static void a_process_of_one_core_gets_one_thread(void **unused) {
 #endif
 }
 
+/* Writes a file of a tree under `root`, the folders on its way too. */
+static void put(const char *root, const char *name, const char *text) {
+  char path[256];
+  snprintf(path, sizeof path, "%s/%s", root, name);
+  for (char *slash = path + strlen(root); (slash = strchr(slash + 1, '/'));) {
+    *slash = '\0';
+    mkdir(path, 0777);
+    *slash = '/';
+  }
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  assert_true(fputs(text, file) >= 0);
+  assert_int_equal(fclose(file), 0);
+}
+
+/* Quota / period in cores, rounded up, the least of a group's own and of those above it; as in the kernel's documentation of cgroups. */
+static void a_quota_of_a_control_group_is_the_limit(void **unused) {
+  (void)unused;
+#ifdef __linux__
+  static const struct {
+    const char *groups, *file, *text, *file2, *text2;
+    int cores;
+  } cases[] = {
+      {"0::/a/b\n", "cpu.max", "max 100000", "a/cpu.max", "max 100000", 0},
+      {"0::/a/b\n", "a/b/cpu.max", "200000 100000", "a/cpu.max", "max 100000", 2},
+      {"0::/a/b\n", "a/b/cpu.max", "max 100000", "a/cpu.max", "250000 100000", 3},
+      {"0::/a/b\n", "a/b/cpu.max", "400000 100000", "a/cpu.max", "50000 100000", 1},
+      {"0::/\n", "cpu.max", "300000 100000", "a/cpu.max", "100000 100000", 3},
+      {"0::/of/the/host\n", "cpu.max", "100000 50000", "a/cpu.max", "1000 1000", 2}, /* a container */
+      {"0::/a\n", "a/cpu.max", "nonsense", "cpu.max", "", 0},
+      {"5:cpuset:/\n4:cpu,cpuacct:/a\n", "cpu/a/cpu.cfs_quota_us", "150000", "cpu/a/cpu.cfs_period_us", "100000", 2},
+      {"4:cpu:/a/b\n0::/\n", "cpu/a/cpu.cfs_quota_us", "100000", "cpu/a/cpu.cfs_period_us", "100000", 1},
+      {"4:cpu:/a\n", "cpu/a/cpu.cfs_quota_us", "-1", "cpu/a/cpu.cfs_period_us", "100000", 0},
+      {"4:memory:/a\n", "cpu/a/cpu.cfs_quota_us", "100000", "cpu/a/cpu.cfs_period_us", "100000", 0},
+      {"", "cpu.max", "100000 100000", "a/cpu.max", "100000 100000", 0},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char root[] = "/tmp/kvstep-test.XXXXXX", groups[64], command[64];
+    assert_non_null(mkdtemp(root));
+    put(root, "groups", cases[i].groups);
+    put(root, cases[i].file, cases[i].text);
+    put(root, cases[i].file2, cases[i].text2);
+    snprintf(groups, sizeof groups, "%s/groups", root);
+    assert_int_equal(kvs_pool_quota(groups, root), cases[i].cores);
+    snprintf(command, sizeof command, "rm -r %s", root);
+    assert_int_equal(system(command), 0);
+  }
+  assert_int_equal(kvs_pool_quota("/no/such/file", "/nowhere"), 0);
+#else
+  skip();
+#endif
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_process_of_one_core_gets_one_thread),
+      cmocka_unit_test(a_quota_of_a_control_group_is_the_limit),
       cmocka_unit_test(everything_is_done_once),
       cmocka_unit_test(rounds_do_not_wait_for_what_is_behind),
       cmocka_unit_test(a_thread_that_was_waited_for_long_rests_for_a_while),

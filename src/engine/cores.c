@@ -23,30 +23,48 @@ static int fewer(int cores, long quota, long period) {
   return cores == 0 || allowed < cores ? (int)allowed : cores;
 }
 
-/* cgroup v2: the limits of the group that /proc/self/cgroup names, and of all above it. */
-static int cgroup2_cores(int cores) {
-  char group[512] = "", path[600];
-  FILE *file = fopen("/proc/self/cgroup", "r");
-  for (char line[512]; file && fgets(line, sizeof line, file);)
-    if (sscanf(line, "0::%511[^\n]", group) == 1) break;
-  if (file) fclose(file);
-  for (;;) {
-    long quota = 0, period = 0;
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
-    if (read_numbers(path, &quota, &period) == 2) cores = fewer(cores, quota, period);
-    char *slash = strrchr(group, '/');
-    if (!slash) return cores;
+/* The limit in one folder of a control group: cgroup v2's cpu.max, or v1's two files. */
+static int limit_of(const char *folder, int cores) {
+  char path[1100];
+  long quota = 0, period = 0, none;
+  snprintf(path, sizeof path, "%s/cpu.max", folder);
+  if (read_numbers(path, &quota, &period) == 2) return fewer(cores, quota, period);
+  snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", folder);
+  if (read_numbers(path, &quota, &none) < 1) return cores;
+  snprintf(path, sizeof path, "%s/cpu.cfs_period_us", folder);
+  return read_numbers(path, &period, &none) < 1 ? cores : fewer(cores, quota, period);
+}
+
+/* The limits of a group and of all above it. In a container the group's name may be the host's, and only its last "above" is there. */
+static int limits_from(const char *mount, const char *group, int cores) {
+  char folder[1024];
+  int end = snprintf(folder, sizeof folder, "%s%s", mount, strcmp(group, "/") ? group : "");
+  if (end < 0 || (size_t)end >= sizeof folder) return cores;
+  for (size_t root = strlen(mount);;) {
+    cores = limit_of(folder, cores);
+    char *slash = strrchr(folder, '/');
+    if (!slash || slash < folder + root) return cores;
     *slash = '\0';
   }
 }
 
-/* CPU time this process may use, in cores rounded up; 0 when there is no limit. */
-static int cgroup_cores(void) {
-  long quota = 0, period = 0, none = 0;
-  int cores = cgroup2_cores(0);
-  if (read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &quota, &none) >= 1 && /* cgroup v1 */
-      read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period, &none) >= 1)
-    cores = fewer(cores, quota, period);
+int kvs_pool_quota(const char *groups, const char *mount) {
+  int cores = 0;
+  FILE *file = fopen(groups, "r");
+  for (char line[1024]; file && fgets(line, sizeof line, file);) {
+    /* hierarchy:controllers:group. v2 is hierarchy 0 without controllers; v1 mounts each set of them, with links of their names. */
+    char *controllers = strchr(line, ':'), *group = controllers ? strchr(++controllers, ':') : NULL, path[1024];
+    if (!group) continue;
+    *group++ = '\0';
+    group[strcspn(group, "\n")] = '\0';
+    bool v2 = strncmp(line, "0:", 2) == 0 && !*controllers;
+    bool v1 = strcmp(controllers, "cpu") == 0 || strcmp(controllers, "cpu,cpuacct") == 0 ||
+              strcmp(controllers, "cpuacct,cpu") == 0;
+    if (!v2 && !v1) continue;
+    int length = snprintf(path, sizeof path, "%s%s", mount, v1 ? "/cpu" : "");
+    if (length > 0 && (size_t)length < sizeof path) cores = limits_from(path, group, cores);
+  }
+  if (file) fclose(file);
   return cores;
 }
 
@@ -74,11 +92,16 @@ int kvs_pool_default_threads(void) {
   int cores = 0;
   for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
     if (CPU_ISSET(cpu, &allowed) && first_of_core(cpu, &allowed)) cores++;
-  int limit = cgroup_cores();
+  int limit = kvs_pool_quota("/proc/self/cgroup", "/sys/fs/cgroup");
   if (limit && limit < cores) cores = limit;
   return cores < 1 ? 1 : cores;
 }
 #else
+int kvs_pool_quota(const char *groups, const char *mount) {
+  (void)groups, (void)mount;
+  return 0;
+}
+
 int kvs_pool_default_threads(void) {
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   return cores < 1 ? 1 : (int)cores;

@@ -34,4 +34,8 @@ void kvs_pool_settle(kvs_pool *pool);
 /* Physical cores that this process may use: affinity and cgroup quota respected, hyper-threads counted once. cores.c. */
 int kvs_pool_default_threads(void);
 
+/* The cores, rounded up, that control groups leave a process of which `groups` tells (/proc/self/cgroup), in the tree at `mount`
+ * (/sys/fs/cgroup); 0 if they set no limit. cores.c. */
+int kvs_pool_quota(const char *groups, const char *mount);
+
 #endif
