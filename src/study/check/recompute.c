@@ -55,6 +55,7 @@ kvs_status recompute_open(const kvs_model *model, struct recompute **out, kvs_er
   r->model = model;
   kvs_status status = kvs_engine_create(model, NULL, &r->engine, err);
   if (!status) status = allocate(r, err);
+  if (!status) status = recompute_ahead_open(r, err);
   if (status) {
     recompute_close(r);
     return status;
@@ -72,6 +73,7 @@ void recompute_close(struct recompute *r) {
                        r->tried,  r->k,       r->v,     r->q,          r->x_in,     r->out,     r->rows_k,
                        r->rows_v, r->logits,  r->seen,  r->own_logits, r->before,   r->first};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+  recompute_ahead_close(r);
   kvs_engine_free(r->engine);
   free(r);
 }
@@ -150,8 +152,7 @@ static void find_batch(struct work *w) {
     w->batch_step--;
 }
 
-/* False: this step has no token, or no place in the cache, to begin with. */
-static bool set_up(struct work *w, const struct look_step *at) {
+bool recompute_place(struct work *w, const struct look_step *at) {
   w->at = *at;
   w->token = at->token;
   w->length = at->length_before;
@@ -175,7 +176,7 @@ static kvs_status begin(struct work *w, struct recompute *r, struct look *look, 
   if (check_shape(shape, w->config, err)) return err->status;
   w->shape = *shape;
   turn_to_run(r, run);
-  *good = set_up(w, at);
+  *good = recompute_place(w, at);
   return KVS_OK;
 }
 
@@ -273,7 +274,7 @@ kvs_status recompute_calibrate(struct recompute *r, struct look *look, int run, 
   kvs_error local;
   if (!err) err = &local;
   int steps = shape ? shape->steps : 0, count = 0;
-  r->run = 0; /* afresh, also if it is the same run */
+  r->run = r->ahead.run = 0; /* afresh, also if it is the same run */
   for (int i = 0; i < SAMPLES && i < steps; i++) {
     int step = steps <= SAMPLES ? i : (int)((long long)i * (steps - 1) / (SAMPLES - 1));
     if (sample_position(r, look, run, step, &samples, err)) return err->status;

@@ -213,7 +213,7 @@ static kvs_status finish_logits(struct work *w, struct climb *climb, kvs_error *
   if (!climb->has_logits) return KVS_OK;
   r->reach.logits = true;
   if (!climb->fresh) {
-    recompute_logits(r, r->x, 1);
+    recompute_logits(w, r->x, 1);
     memcpy(r->own_logits, r->logits, bytes);
   }
   if (!climb->told_logits && !w->ratios) {
@@ -232,7 +232,7 @@ static kvs_status finish_logits(struct work *w, struct climb *climb, kvs_error *
 static kvs_status look_at_layer(struct work *w, struct climb *climb, int layer, kvs_error *err) {
   struct recompute *r = w->r;
   size_t n = (size_t)w->config->n_embd;
-  memcpy(r->qkv, recompute_project(r, layer, r->x, 1), 3 * n * sizeof(float));
+  memcpy(r->qkv, recompute_project(w, layer, r->x, 1), 3 * n * sizeof(float));
   struct fit fit = recompute_fit(w, &climb->here, r->qkv, r->x);
   double distance = recompute_nearest_of(&fit);
   if (w->ratios || !(distance >= 0 || climb->here.dead_v || climb->here.dead_k)) return KVS_OK;
@@ -240,6 +240,16 @@ static kvs_status look_at_layer(struct work *w, struct climb *climb, int layer, 
   if (!w->sure) return KVS_OK;
   if (tell_parts(w, &climb->here, &fit, r->qkv, r->x, err)) return err->status;
   return w->ratios ? KVS_OK : recompute_weights(w, layer, r->qkv, err);
+}
+
+/* x after this layer, from r->x, into r->tried; false: its rows were not logged. */
+static bool go_right(struct work *w, int layer) {
+  struct recompute *r = w->r;
+  const float *after = recompute_ahead_after(w, layer, r->x);
+  if (!after && !recompute_attend(w, layer, HYPOTHESIS_NONE, 0, r->qkv, r->engine->s.out, 0)) return false;
+  if (!after) after = recompute_finish(w, layer, r->x, 1, 0);
+  memcpy(r->tried, after, (size_t)w->config->n_embd * sizeof(float));
+  return true;
 }
 
 kvs_status recompute_chain(struct work *w, struct evidence *evidence, kvs_error *err) {
@@ -250,12 +260,12 @@ kvs_status recompute_chain(struct work *w, struct evidence *evidence, kvs_error 
   climb.has_logits = recompute_find_logits(w, &climb.seen);
   recompute_embed(r, w->token, w->position, r->x);
   recompute_start_noise(w, 0, r->x);
+  if (!w->ratios) recompute_ahead(w);
   for (int layer = 0; layer < layers; layer++) {
     if (look_at_layer(w, &climb, layer, err)) return err->status;
     memcpy(r->here_out, r->out, n * sizeof(float));
     r->how[layer] = HYPOTHESIS_NONE, r->variant[layer] = 0;
-    bool seen = recompute_attend(w, layer, HYPOTHESIS_NONE, 0, r->qkv, r->engine->s.out, 0);
-    if (seen) memcpy(r->tried, recompute_finish(w, layer, r->x, 1, 0), n * sizeof(float));
+    bool seen = go_right(w, layer);
     recompute_evidence(w, layer + 1, &climb.next);
     if (seen) {
       if (judge(w, layer, &climb, r->here_out, err)) return err->status;

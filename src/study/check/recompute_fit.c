@@ -66,7 +66,7 @@ static bool climb_with_noise(struct work *w, int layer, double noise) {
   for (; w->noise_layer < layer; w->noise_layer++) {
     int at = w->noise_layer;
     for (int i = 0; i < NOISE_DRAWS; i++) {
-      const float *qkv = recompute_project(r, at, r->noisy + (size_t)i * n, 1);
+      const float *qkv = recompute_project(w, at, r->noisy + (size_t)i * n, 1);
       memcpy(r->next, qkv, n * sizeof(float));
       recompute_add_noise(w, r->next, (int)n, noise);
       if (!recompute_attend(w, at, r->how[at], r->variant[at], r->next, r->engine->s.out + (size_t)i * n, noise))
@@ -106,12 +106,12 @@ double recompute_noise_level(struct work *w, int layer, const float *x) {
   double level = 0;
   if (layer == w->config->n_layer) {
     size_t wide = (size_t)w->config->n_vocab;
-    recompute_logits(r, three, 1 + NOISE_DRAWS);
+    recompute_logits(w, three, 1 + NOISE_DRAWS);
     for (size_t i = 1; i <= NOISE_DRAWS; i++)
       level = fmax(level, logits_distance(r->logits + i * wide, r->logits, (int)wide));
     return level;
   }
-  const float *qkv = recompute_project(r, layer, three, 1 + NOISE_DRAWS);
+  const float *qkv = recompute_project(w, layer, three, 1 + NOISE_DRAWS);
   for (size_t i = 1; i <= NOISE_DRAWS; i++)
     for (size_t part = 0; part < 3; part++)
       level = fmax(level, recompute_distance(qkv + (i * 3 + part) * n, qkv + part * n, (int)n));
@@ -197,8 +197,8 @@ void recompute_fit_above(struct work *w, const struct climb *climb, const float 
   struct recompute *r = w->r;
   size_t n = (size_t)w->config->n_embd, n_vocab = (size_t)w->config->n_vocab;
   bool top = climb->next.layer == w->config->n_layer, by_logits = top && !climb->next.x && climb->has_logits;
-  const float *qkv = top ? NULL : recompute_project(r, climb->next.layer, x, rows);
-  if (by_logits) recompute_logits(r, x, rows);
+  const float *qkv = top ? NULL : recompute_project(w, climb->next.layer, x, rows);
+  if (by_logits) recompute_logits(w, x, rows);
   for (int i = 0; i < rows; i++) {
     fits[i] = recompute_no_fit;
     if (!top)

@@ -39,7 +39,7 @@ static void try_from_below(struct work *w, int layer, struct trials *trials) {
   for (int i = 0; i < count; i++) memcpy(r->tried + (size_t)i * n, r->noise_x, n * sizeof(float));
   trials->count = count, trials->from = w->noise_start;
   for (int at = w->noise_start; at <= layer; at++) {
-    const float *qkv = recompute_project(r, at, r->tried, count);
+    const float *qkv = recompute_project(w, at, r->tried, count);
     for (int i = 0; i < count; i++) {
       const struct trial *trial = &trials->trial[i];
       const float *q = qkv + (size_t)i * 3 * n;

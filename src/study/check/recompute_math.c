@@ -48,14 +48,23 @@ void recompute_embed(struct recompute *r, int token, int position, float *x) {
   kvs_op_add(x, x, wpe, (size_t)n);
 }
 
-const float *recompute_project(struct recompute *r, int layer, const float *x, int rows) {
+const float *recompute_project(struct work *w, int layer, const float *x, int rows) {
+  struct recompute *r = w->r;
+  const float *known = rows == 1 ? recompute_ahead_qkv(w, layer, x) : NULL;
+  if (known) return known;
   kvs_scratch *s = &r->engine->s;
   kvs_op_layer_norm(r->engine, s->norm, x, rows, &r->model->layer[layer].ln_1);
   kvs_op_linear(r->engine, s->qkv, s->norm, rows, &r->model->layer[layer].c_attn);
   return s->qkv;
 }
 
-void recompute_logits(struct recompute *r, const float *x, int rows) {
+void recompute_logits(struct work *w, const float *x, int rows) {
+  struct recompute *r = w->r;
+  const float *known = rows == 1 ? recompute_ahead_logits(w, x) : NULL;
+  if (known) {
+    memcpy(r->logits, known, (size_t)w->config->n_vocab * sizeof(float));
+    return;
+  }
   kvs_scratch *s = &r->engine->s;
   kvs_op_layer_norm(r->engine, s->norm, x, rows, &r->model->ln_f);
   kvs_op_lm_head(r->engine, r->logits, s->norm, rows);

@@ -10,6 +10,8 @@
 /* A distance where there is nothing to compare. */
 #define ABSENT (-1.0)
 #define NOISE_DRAWS 2
+/* Steps that are worked out side by side; at most MOST_ROWS. */
+#define AHEAD_STEPS 16
 
 /* Which third of c_attn's columns. */
 enum carrier { CARRIER_Q, CARRIER_K, CARRIER_V };
@@ -26,6 +28,15 @@ struct window {
   int run, step;
   bool complete;
   float *k, *v; /* [n_ctx][n_embd] */
+};
+
+/* The right way of the steps from `first` on, worked out ahead. */
+struct ahead {
+  int run, first, count;
+  int layers[AHEAD_STEPS]; /* so many layers it came through */
+  float *x, *qkv,
+      *logits; /* [AHEAD_STEPS] each: [n_layer + 1][n_embd] as x enters each layer; [n_layer][3·n_embd]; [n_vocab] */
+  int used, missed; /* layers for which it was taken, and was not */
 };
 
 struct recompute {
@@ -49,6 +60,7 @@ struct recompute {
   struct recompute_reach reach;
   enum hypothesis *how; /* [n_layer] how this step's attention was, below the layer it has come to, … */
   int *variant;         /* … and which variant of it */
+  struct ahead ahead;
   /* working memory */
   float *x, *noise_x, *noisy;    /* [n_embd]; [n_embd]; [NOISE_DRAWS][n_embd] */
   float *after, *here_out;       /* [n_embd] x after this layer; what its heads gave, as logged */
@@ -144,17 +156,28 @@ double recompute_distance(const float *a, const float *b, int n);
 void recompute_embed(struct recompute *r, int token, int position, float *x);
 /* Head h gets dims h, h + n_head, h + 2·n_head …; or back. [n_embd] */
 void recompute_cut(const kvs_config *c, float *to, const float *from, bool back);
-/* qkv [rows][3·n_embd] into the engine's scratch, from x [rows][n_embd]. */
-const float *recompute_project(struct recompute *r, int layer, const float *x, int rows);
+/* qkv [rows][3·n_embd] in the engine's scratch, from x [rows][n_embd]; a single row's may be known already, and lie elsewhere. */
+const float *recompute_project(struct work *w, int layer, const float *x, int rows);
 /* out [n_embd] of one token's attention under a hypothesis; false: not possible here, what it needs is not in the trace. `noise`: relative. */
 bool recompute_attend(struct work *w, int layer, enum hypothesis how, int variant, const float *q, float *out,
                       double noise);
 /* x_out [rows][n_embd] in the engine's scratch, from x [rows][n_embd] and the heads' out [rows][n_embd] in the scratch. */
 const float *recompute_finish(struct work *w, int layer, const float *x, int rows, double noise);
 /* logits [rows][n_vocab] into r->logits. */
-void recompute_logits(struct recompute *r, const float *x, int rows);
+void recompute_logits(struct work *w, const float *x, int rows);
 void recompute_add_noise(struct work *w, float *x, int n, double noise);
 double recompute_random(struct work *w);
+
+/* ---- recompute_ahead.c: the right way for some steps side by side ---- */
+kvs_status recompute_ahead_open(struct recompute *r, kvs_error *err);
+void recompute_ahead_close(struct recompute *r);
+/* Works out this step and some after it, where it is not worked out yet. */
+void recompute_ahead(struct work *w);
+/* What comes of x [n_embd] as it enters this layer in this step; NULL: not known. qkv [3·n_embd], x [n_embd] after the layer, and
+ * [n_vocab] of x after the last one. */
+const float *recompute_ahead_qkv(const struct work *w, int layer, const float *x);
+const float *recompute_ahead_after(struct work *w, int layer, const float *x);
+const float *recompute_ahead_logits(const struct work *w, const float *x);
 
 /* ---- recompute_position.c: D2 and D9 ---- */
 /* Finds what layer 0's rows were made of: w->token, w->position, w->sure; adds facts. */
@@ -202,6 +225,10 @@ kvs_status recompute_chain(struct work *w, struct evidence *evidence, kvs_error 
 /* ---- recompute_weights.c ---- */
 /* Logged weights of this layer, where q was not logged, against those of qkv and the cached rows. x must be right here. */
 kvs_status recompute_weights(struct work *w, int layer, const float *qkv, kvs_error *err);
+
+/* ---- recompute.c ---- */
+/* Puts w at this step: its token, its place in the cache, its batch. False: it has no token, or no place, to begin with. */
+bool recompute_place(struct work *w, const struct look_step *at);
 
 /* A fact of this run and step with nothing else filled in. */
 struct fact recompute_fact_at(const struct work *w, enum fact_kind kind, int layer);

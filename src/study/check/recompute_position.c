@@ -144,7 +144,7 @@ static void compare_all(struct work *w, int token, enum carrier carrier, const f
   struct recompute *r = w->r;
   size_t n = (size_t)w->config->n_embd;
   for (int i = 0; i < count; i++) recompute_embed(r, token, positions[i], r->tried + (size_t)i * n);
-  const float *qkv = recompute_project(r, 0, r->tried, count);
+  const float *qkv = recompute_project(w, 0, r->tried, count);
   for (int i = 0; i < count; i++)
     matches[i] = compare(row, qkv + (size_t)i * 3 * n + (size_t)carrier * n, w->config->n_embd, token, positions[i]);
 }
