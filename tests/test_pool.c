@@ -80,12 +80,13 @@ static void wait_at_gate(void *context) {
 static void rounds_do_not_wait_for_what_is_behind(void **unused) {
   (void)unused;
   static counted c;
-  for (int threads = 2; threads <= 3; threads++) {
+  for (int threads = kvs_pool_default_threads() > 1 ? 1 : 2; threads <= 3; threads++) {
     kvs_pool *pool = pool_of(threads);
     gate g = {.began = 0};
     sem_init(&g.open, 0, 0);
     kvs_pool_behind(pool, wait_at_gate, &g);
-    while (atomic_load(&g.began) == 0) {} /* a worker takes it without being asked again */
+    while (atomic_load(&g.began) == 0) {
+    } /* somebody takes it without being asked again, with one thread the spare one */
     for (int round = 0; round < 100; round++) {
       memset(&c, 0, sizeof c);
       c.threads = threads;
@@ -151,7 +152,6 @@ static void what_is_behind_is_done_once_and_before_settling(void **unused) {
     int sum = 0;
     for (int i = 0; i < 1000; i++) {
       kvs_pool_behind(pool, add_one, &sum); /* waits for the one before, so these do not race */
-      if (threads == 1) assert_int_equal(sum, i + 1);
       if (i % 3 == 0) {
         kvs_pool_settle(pool);
         assert_int_equal(sum, i + 1);

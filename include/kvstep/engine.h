@@ -92,7 +92,7 @@ typedef struct kvs_observer {
   /* Every step reported so far is complete: after each decode step, and once after a prefill's whole batch. */
   kvs_status (*settled)(void *context, kvs_error *err);
   /* Called once after each `settled` that succeeded: what may be done beside the next step, such as writing this one down. Runs on
-   * one of the engine's threads if it has more than one, and may still run when the call that fed the tokens has returned; never
+   * a thread of its own or one of the engine's, on the caller's if there is but one core, and may still run when the call that fed the tokens has returned; never
    * two at once, and never later than the next `settled`. kvs_engine_settle waits for it, and so do kvs_engine_observe,
    * kvs_engine_reset and kvs_engine_free: call one of them before `context` goes. What fails in it is told by the observer's
    * next call. */

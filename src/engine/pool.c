@@ -46,6 +46,8 @@ typedef struct share {
 struct kvs_pool {
   int threads;
   int started;
+  atomic_bool spare; /* the last one that was started is one more, for what is done behind alone */
+  bool spare_tried;
   pthread_t *thread;
   pthread_mutex_t mutex;
   pthread_cond_t wake;
@@ -146,6 +148,10 @@ static void leave(kvs_pool *pool) {
 
 /* ---- what is done behind the rounds ---------------------------------------------------------------------------------- */
 
+static bool does_behind(const kvs_pool *pool, int thread) {
+  return !atomic_load(&pool->spare) || thread == pool->threads;
+}
+
 static bool do_behind(kvs_pool *pool) {
   int waits = BEHIND_WAITS;
   if (!atomic_compare_exchange_strong(&pool->behind, &waits, BEHIND_RUNS)) return false;
@@ -159,8 +165,8 @@ static bool do_behind(kvs_pool *pool) {
 
 static bool is_awaited(const kvs_pool *pool, int thread, uint64_t seen) {
   uint_fast64_t round = atomic_load(&pool->round);
-  return ((round & OPEN) && round / NUMBER != seen && thread < atomic_load(&pool->active)) ||
-         atomic_load(&pool->behind) == BEHIND_WAITS || atomic_load(&pool->stop);
+  if ((round & OPEN) && round / NUMBER != seen && thread < atomic_load(&pool->active)) return true;
+  return (does_behind(pool, thread) && atomic_load(&pool->behind) == BEHIND_WAITS) || atomic_load(&pool->stop);
 }
 
 static void await(kvs_pool *pool, int thread, uint64_t seen) {
@@ -182,7 +188,7 @@ static void *worker(void *argument) {
   for (;;) {
     await(pool, index, seen);
     if (atomic_load(&pool->stop)) return NULL;
-    if (do_behind(pool)) continue;
+    if (does_behind(pool, index) && do_behind(pool)) continue;
     if (index >= atomic_load(&pool->active) || !join(pool, &seen)) continue;
     work_off(pool, index);
     leave(pool);
@@ -200,6 +206,21 @@ static void wake_sleepers(kvs_pool *pool) {
 
 /* ---- creating and freeing -------------------------------------------------------------------------------------------- */
 
+static int start_thread(kvs_pool *pool) {
+  sigset_t before;
+  kvs_signals_block(&before);
+  int failed = pthread_create(&pool->thread[pool->started], NULL, worker, pool);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pool->started += !failed;
+  return failed;
+}
+
+/* Where fewer threads decode than there are cores, what is done behind need not take one of theirs. */
+static void start_spare(kvs_pool *pool) {
+  pool->spare_tried = true;
+  if (pool->threads < kvs_pool_default_threads() && start_thread(pool) == 0) atomic_store(&pool->spare, true);
+}
+
 kvs_status kvs_pool_create(int threads, kvs_pool **out, kvs_error *err) {
   *out = NULL;
   kvs_pool *pool = calloc(1, sizeof *pool);
@@ -210,18 +231,15 @@ kvs_status kvs_pool_create(int threads, kvs_pool **out, kvs_error *err) {
   pthread_cond_init(&pool->done, NULL);
   atomic_store(&pool->next_index, 1);
   atomic_store(&pool->active, threads);
-  pool->thread = calloc((size_t)threads, sizeof *pool->thread);
+  pool->thread =
+      calloc((size_t)threads, sizeof *pool->thread); /* the caller's is not among them, and a spare one may be */
   pool->share = calloc((size_t)threads, sizeof *pool->share);
   if (!pool->thread || !pool->share) {
     kvs_pool_free(pool);
     return kvs_fail_memory(err, "starting threads");
   }
-  sigset_t before;
-  kvs_signals_block(&before);
   int failed = 0;
-  for (; pool->started < threads - 1 && !failed; pool->started += !failed)
-    failed = pthread_create(&pool->thread[pool->started], NULL, worker, pool);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  while (pool->started < threads - 1 && !failed) failed = start_thread(pool);
   if (failed) {
     kvs_pool_free(pool);
     return kvs_fail(err, KVS_ERR_MEMORY, "cannot start %d threads; use fewer (--threads)", threads);
@@ -322,7 +340,8 @@ void kvs_pool_run(kvs_pool *pool, kvs_pool_range range, kvs_pool_work work, void
 
 void kvs_pool_behind(kvs_pool *pool, void (*job)(void *context), void *context) {
   kvs_pool_settle(pool);
-  if (pool->threads == 1) {
+  if (!pool->spare_tried) start_spare(pool);
+  if (pool->started == 0) {
     job(context);
     return;
   }

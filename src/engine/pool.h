@@ -25,7 +25,8 @@ int kvs_pool_threads(const kvs_pool *pool);
  * functions below. */
 void kvs_pool_run(kvs_pool *pool, kvs_pool_range range, kvs_pool_work work, void *context);
 
-/* Has `job` done on one of the threads while rounds go on without it; with one thread, at once. Waits for the one before. */
+/* Has `job` done while rounds go on without it: on a thread of its own where there are more cores than threads, else on one of the
+ * threads, or, with one core, at once. Waits for the one before. */
 void kvs_pool_behind(kvs_pool *pool, void (*job)(void *context), void *context);
 
 /* Returns when nothing is being done behind any more. */

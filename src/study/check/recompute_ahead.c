@@ -63,8 +63,7 @@ static void go_through(struct recompute *r, struct work *works, int count, int l
   for (int i = 0; i < count; i++) memcpy(qkv_of(r, i, layer), qkv + (size_t)i * 3 * n, 3 * n * sizeof(float));
   for (int i = 0; i < count; i++) {
     float *out = r->engine->s.out + (size_t)i * n;
-    if (a->layers[i] < layer ||
-        !recompute_attend(&works[i], layer, HYPOTHESIS_NONE, 0, qkv_of(r, i, layer), out, 0))
+    if (a->layers[i] < layer || !recompute_attend(&works[i], layer, HYPOTHESIS_NONE, 0, qkv_of(r, i, layer), out, 0))
       memset(out, 0, n * sizeof(float));
     else
       a->layers[i]++;
