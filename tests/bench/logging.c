@@ -1,4 +1,5 @@
-/* logging.c: what a trace costs. Two engines decode the same tokens, one with a trace and one without, in turn step by step. */
+/* logging.c: what a trace costs. Two engines decode the same tokens, one with a trace and one without, in turn some steps each; where
+ * all cores decode, and where one is left over. */
 #include "tests/bench/bench.h"
 
 #include <math.h>
@@ -7,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/pool.h"
 #include "engine/share.h"
 #include "model/weights.h"
 #include "tests/support/memory_model.h"
@@ -65,13 +67,31 @@ static void add(const char *what, double ours, const char *unit, double target) 
   bench_add(&result);
 }
 
-static void measure(const kvs_model *model, kvs_log_level level, const char *path) {
+/* The file's size, the longest of the steps, and memory. */
+static void add_rest(const kvs_model *model, const char *name, const char *path, const double *each, double grown) {
+  struct stat st;
+  double raw = raw_bytes(&model->config, STEPS, strcmp(name, "full") == 0);
+  if (stat(path, &st) != 0) abort();
+  char what[72];
+  snprintf(what, sizeof what, "  %s: file / raw floats (%.0f MB)", name, raw / 1e6);
+  add(what, (double)st.st_size / raw, "times", 1.06);
+  double slowest = 0, steps[64];
+  for (int t = 1; t < STEPS; t++) slowest = each[t] > slowest ? each[t] : slowest;
+  for (int t = 0; t < 64; t++) steps[t] = each[t * STEPS / 64];
+  snprintf(what, sizeof what, "  %s: longest step / median step", name);
+  add(what, slowest / bench_median(steps, 64), "times", 2);
+  snprintf(what, sizeof what, "  %s: memory grown beside the KV cache", name);
+  add(what, grown, "MiB", NAN);
+}
+
+static void measure(const kvs_model *model, kvs_log_level level, int threads, const char *path) {
   kvs_error err;
   kvs_engine *plain, *logged;
+  const kvs_engine_options options = {.threads = threads};
   bool full = level == KVS_LOG_FULL;
   const char *name = full ? "full" : "attention";
-  bench_must(kvs_engine_create(model, NULL, &plain, &err), &err);
-  bench_must(kvs_engine_create(model, NULL, &logged, &err), &err);
+  bench_must(kvs_engine_create(model, &options, &plain, &err), &err);
+  bench_must(kvs_engine_create(model, &options, &logged, &err), &err);
   kvs_trace *trace = bench_trace(model, path, level);
   kvs_observer observer = kvs_trace_observer(trace);
   kvs_engine_observe(logged, &observer);
@@ -94,24 +114,12 @@ static void measure(const kvs_model *model, kvs_log_level level, const char *pat
   bench_must(kvs_trace_end_run(trace, &err), &err);
   bench_must(kvs_trace_close(trace, &err), &err);
   bench_result result = bench_pair("logging", with, without, STEPS / WINDOW, 1e3 / WINDOW, "ms/token");
-  snprintf(result.what, sizeof result.what, "124M --log %s, %d steps", name, STEPS);
+  snprintf(result.what, sizeof result.what, "124M --log %s, %d thread%s", name, threads, threads > 1 ? "s" : "");
   snprintf(result.bound, sizeof result.bound, "unlogged %.2f ms/token",
            1e3 / WINDOW * bench_median(without, STEPS / WINDOW));
   result.target = full ? 1 / 1.10 : 1 / 1.05;
   bench_add(&result);
-  struct stat st;
-  double raw = raw_bytes(&model->config, STEPS, full);
-  if (stat(path, &st) != 0) abort();
-  char what[72];
-  snprintf(what, sizeof what, "  %s: file / raw floats (%.0f MB)", name, raw / 1e6);
-  add(what, (double)st.st_size / raw, "times", 1.06);
-  double slowest = 0, steps[64];
-  for (int t = 1; t < STEPS; t++) slowest = each[t] > slowest ? each[t] : slowest;
-  for (int t = 0; t < 64; t++) steps[t] = each[t * STEPS / 64];
-  snprintf(what, sizeof what, "  %s: longest step / median step", name);
-  add(what, slowest / bench_median(steps, 64), "times", 2);
-  snprintf(what, sizeof what, "  %s: memory grown beside the KV cache", name);
-  add(what, grown, "MiB", NAN);
+  if (threads == kvs_pool_default_threads()) add_rest(model, name, path, each, grown);
   kvs_engine_free(plain);
   kvs_engine_free(logged);
 }
@@ -122,8 +130,10 @@ void bench_logging(void) {
   if (!mkdtemp(path)) abort();
   char file[64];
   snprintf(file, sizeof file, "%s/trace.db", path);
-  measure(model, KVS_LOG_ATTENTION, file);
-  measure(model, KVS_LOG_FULL, file);
+  int most = kvs_pool_default_threads();
+  if (most > 1) measure(model, KVS_LOG_ATTENTION, most - 1, file);
+  measure(model, KVS_LOG_ATTENTION, most, file);
+  measure(model, KVS_LOG_FULL, most, file);
   unlink(file);
   rmdir(path);
   memory_model_free(model);
