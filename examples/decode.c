@@ -11,10 +11,11 @@
 #include <kvstep/kvstep.h>
 
 enum { TOKENS = 16 };
+static const kvs_sampling greedy = {.top_p = 1}; /* temperature 0: always the most probable token */
 
 static kvs_status generate(kvs_engine *engine, const kvs_model *model, const kvs_tokenizer *tokenizer, kvs_error *err) {
   kvs_sampler *sampler = NULL;
-  kvs_status status = kvs_sampler_create(&(kvs_sampling){.top_p = 1}, kvs_model_config(model)->n_vocab, &sampler, err);
+  kvs_status status = kvs_sampler_create(&greedy, kvs_model_config(model)->n_vocab, &sampler, err);
   for (int i = 0; status == KVS_OK && i < TOKENS; i++) {
     int token = kvs_sampler_next(sampler, kvs_engine_logits(engine));
     status = kvs_engine_decode(engine, token, KVS_SAMPLED, err);
@@ -36,7 +37,8 @@ int main(int argc, char **argv) {
   kvs_trace *trace = NULL;
   int *tokens = NULL;
   size_t count = 0;
-  const kvs_run_info info = {.command = "decode", .prompt = argv[2], .prompt_length = strlen(argv[2])};
+  const kvs_run_info info = {
+      .command = "decode", .sampling = greedy, .prompt = argv[2], .prompt_length = strlen(argv[2])};
 
   kvs_status status = kvs_model_open(argv[1], &model, &err);
   if (!status) status = kvs_tokenizer_open(argv[1], &tokenizer, &err);
@@ -48,13 +50,14 @@ int main(int argc, char **argv) {
   if (!status) kvs_engine_observe(engine, &observer);
   if (!status) status = kvs_engine_prefill(engine, tokens, (int)count, KVS_PROMPT, &err);
   if (!status) status = generate(engine, model, tokenizer, &err);
-  if (engine) kvs_engine_observe(engine, NULL);
+  if (engine) kvs_engine_observe(engine, NULL); /* waits until it is done with the trace */
   if (!status) status = kvs_trace_end_run(trace, &err);
-  if (trace && kvs_trace_close(trace, &err)) status = KVS_ERR_IO;
+  const kvs_status closed = kvs_trace_close(trace, status ? NULL : &err); /* the first error is the one to tell */
+  if (!status) status = closed;
   if (status) fprintf(stderr, "decode: %s\n", err.message);
   free(tokens);
-  if (engine) kvs_engine_free(engine);
-  if (tokenizer) kvs_tokenizer_free(tokenizer);
-  if (model) kvs_model_free(model);
+  kvs_engine_free(engine);
+  kvs_tokenizer_free(tokenizer);
+  kvs_model_free(model);
   return status ? 1 : 0;
 }

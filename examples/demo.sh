@@ -18,7 +18,7 @@ three() {
   done
 }
 
-say "1. A text model. The right run reads each position before it appends; the next two do not."
+say "1. A text model. The right run takes each position from the cache length before the append; the next two do not."
 three austen "It is a truth universally acknowledged" 24 "$traces/demo-austen.db"
 
 say "2. A model that spells backwards: here the same two faults give a confident wrong answer."

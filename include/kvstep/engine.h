@@ -55,7 +55,7 @@ typedef struct kvs_step {
   int cache_length_after;
   double logprob; /* natural log of this token's probability as the step before saw it; NaN for the first step, or when
                      the logits of the step before were not computed */
-  double seconds; /* wall clock; in prefill the batch's time divided by its tokens */
+  double seconds; /* wall clock; in prefill the batch's time divided by its tokens. NaN: not known */
 } kvs_step;
 
 /* What an observer sees. The arrays belong to the engine and hold only during the call; those that the moment has not
@@ -143,7 +143,7 @@ KVS_API int kvs_fault_prompt_length(const kvs_fault *fault, const kvs_config *co
 typedef struct kvs_engine kvs_engine;
 
 typedef struct kvs_engine_options {
-  int threads;        /* 0: as many as the physical cores that this process may use */
+  int threads;        /* 1 to 256; 0: as many as the physical cores that this process may use */
   const char *kernel; /* NULL: the fastest this CPU has; else a name from kvs_kernel_name, e.g. "reference" */
 } kvs_engine_options;
 
@@ -152,6 +152,8 @@ typedef struct kvs_engine_options {
  * Errors: KVS_ERR_USAGE (unknown kernel, or one this CPU lacks; threads out of range), KVS_ERR_MEMORY. */
 KVS_API kvs_status kvs_engine_create(const kvs_model *model, const kvs_engine_options *options, kvs_engine **out,
                                      kvs_error *err);
+
+/* NULL is allowed. */
 KVS_API void kvs_engine_free(kvs_engine *engine);
 
 /* Empties the cache; steps count from 0 again. Observer and fault stay. */
@@ -181,7 +183,7 @@ KVS_API kvs_status kvs_engine_decode(kvs_engine *engine, int token, kvs_source s
 /* The last token's logits, [n_vocab], owned by the engine and valid until the next call; NULL before the first. */
 KVS_API const float *kvs_engine_logits(const kvs_engine *engine);
 
-/* Rows in the cache now (layer 0's). */
+/* Rows in the cache now (layer 0's): the rule's t, if it is read before kvs_engine_decode. */
 KVS_API int kvs_engine_cache_length(const kvs_engine *engine);
 
 /* K and V of one cache row of one layer, [n_embd] each: a copy that the engine owns, valid until the next call of the same
@@ -211,12 +213,13 @@ typedef struct kvs_sampling {
 
 typedef struct kvs_sampler kvs_sampler;
 
-/* Errors: KVS_ERR_USAGE (temperature < 0 or not finite, top_k < 0, top_p outside (0, 1]), KVS_ERR_MEMORY.
- * The caller frees *out with kvs_sampler_free. */
+/* A sampler for logits of n_vocab tokens, with random numbers of its own; `sampling` is copied. The caller frees *out with
+ * kvs_sampler_free (NULL is allowed). Errors: KVS_ERR_USAGE (temperature < 0 or not finite, top_k < 0, top_p outside
+ * (0, 1], so a zeroed kvs_sampling as well), KVS_ERR_MEMORY. */
 KVS_API kvs_status kvs_sampler_create(const kvs_sampling *sampling, int n_vocab, kvs_sampler **out, kvs_error *err);
 KVS_API void kvs_sampler_free(kvs_sampler *sampler);
 
-/* Chooses the next token from logits [n_vocab]. The same seed and the same logits give the same token on every machine
+/* Chooses the next token from logits [n_vocab] and returns its id. The same seed and the same logits give the same token on every machine
  * (the random numbers are SplitMix64; exp is kvstep's own). */
 KVS_API int kvs_sampler_next(kvs_sampler *sampler, const float *logits);
 

@@ -26,6 +26,7 @@ typedef struct kvs_tokenizer kvs_tokenizer;
  * else tokenizer.json. The caller frees *out with kvs_tokenizer_free.
  * Errors: KVS_ERR_IO, KVS_ERR_INPUT (malformed, or not byte-level BPE), KVS_ERR_MEMORY. */
 KVS_API kvs_status kvs_tokenizer_open(const char *name, kvs_tokenizer **out, kvs_error *err);
+/* NULL is allowed. */
 KVS_API void kvs_tokenizer_free(kvs_tokenizer *tokenizer);
 
 /* Refuses (KVS_ERR_INPUT) a tokenizer that has ids without a row in the model's wte. */

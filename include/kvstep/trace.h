@@ -49,8 +49,8 @@ typedef struct kvs_run_info {
   const char *command;
   const kvs_fault *fault; /* NULL: "none" */
   int fault_from_step;
-  kvs_sampling sampling;
-  const char *prompt; /* prompt_length bytes; stored as TEXT if it is UTF-8 without NUL, else as BLOB */
+  kvs_sampling sampling; /* as the tokens were really chosen; greedy is temperature 0, top_p 1 */
+  const char *prompt;    /* prompt_length bytes; stored as TEXT if it is UTF-8 without NUL, else as BLOB */
   size_t prompt_length;
 } kvs_run_info;
 
@@ -73,7 +73,8 @@ typedef struct kvs_trace_source {
  * is not a trace, or of a newer version). */
 KVS_API kvs_status kvs_trace_create(const char *path, kvs_trace_open_mode mode, kvs_trace **out, kvs_error *err);
 
-/* Begins a run; *run (may be NULL) gets its number, from 1. Model and tokenizer must outlive the run. `log` NULL: attention, everything.
+/* Begins a run; *run (may be NULL) gets its number, from 1. Model and tokenizer must outlive the run; `info` (may be NULL) and `log`
+ * (NULL: KVS_LOG_ATTENTION of all layers, heads and steps) are copied.
  * Errors: KVS_ERR_INPUT (the file holds runs of another model or tokenizer), KVS_ERR_IO (as above; a file to be replaced is
  * being written by another process). */
 KVS_API kvs_status kvs_trace_begin_run(kvs_trace *trace, kvs_model *model, const kvs_tokenizer *tokenizer,
@@ -84,7 +85,8 @@ KVS_API kvs_status kvs_trace_begin_run(kvs_trace *trace, kvs_model *model, const
  * once after a batch, `settled`. In a batch the moments of its steps may be interleaved as they happen. A phase that the engine
  * does not have is left out, and so is each array that it cannot show (NULL). What a phase is written from: EMBED wte, wpe, x;
  * APPEND row, row_k, row_v; MIX q, rows, scores, weights, out; MLP x_in, attn_out, x_mid, mlp_out, x_out (KVS_LOG_FULL);
- * LOGITS logits. docs/recording.md has an example. `source` is copied; what it points to must outlive the run. `info` may be NULL.
+ * LOGITS logits. A kvs_step's logprob and seconds are NaN where they are not known: 0 would be a probability of 1.
+ * docs/recording.md has an example. `source` is copied; what it points to must outlive the run. `info` may be NULL.
  * Errors: as for kvs_trace_begin_run; KVS_ERR_USAGE (a shape that is none). */
 KVS_API kvs_status kvs_trace_begin_run_from(kvs_trace *trace, const kvs_trace_source *source, const kvs_run_info *info,
                                             const kvs_log *log, int *run, kvs_error *err);
@@ -111,14 +113,14 @@ KVS_API kvs_status kvs_trace_settle(kvs_trace *trace, kvs_error *err);
 KVS_API kvs_status kvs_trace_end_run(kvs_trace *trace, kvs_error *err);
 
 /* Leaves the open run without ending it: half a step is taken back, every whole one stays, and another process may write. A
- * run that has no step is taken out again. Call it
- * when a step was cancelled. Harmless when no run is open. What went wrong with the last step is told by the next call that
- * returns a status; call kvs_trace_settle first to know it. */
+ * run that has no step is taken out again. Call it when a step was cancelled. Harmless when no run is open. What went wrong
+ * with the last step is told by the next call that returns a status; call kvs_trace_settle first to know it. */
 KVS_API void kvs_trace_leave_run(kvs_trace *trace);
 
 /* Leaves ONE file in DELETE journal mode and frees the trace, also on failure. (While another program reads it, the file is complete too,
  * but stays in WAL mode with an empty -wal beside it until it is next written to.) A run that was not ended stays without
- * finished_at. Nobody may call the trace's observer any more. */
+ * finished_at. Nobody may call the trace's observer any more. NULL is allowed. Errors: KVS_ERR_IO (what was still to be written
+ * did not fit, or the file cannot be closed), and as for kvs_trace_settle. */
 KVS_API kvs_status kvs_trace_close(kvs_trace *trace, kvs_error *err);
 
 /* Opens a trace to read, with the SQL functions and the fast views of the extension. The file is never written: it may be on

@@ -101,10 +101,14 @@ int help_overview(void) {
   }
   puts("\n`kvstep help COMMAND` says more; `kvstep --version` prints the version.\n\n"
        "To begin:\n"
-       "  kvstep run -o my.db    -n 10     decode ten tokens with the built-in model\n"
-       "  kvstep view my.db                step through it, moment by moment\n"
-       "  kvstep show my.db                see the last step's nine moments as text\n"
-       "  kvstep sql my.db 'SELECT * FROM rule'");
+       "  kvstep run -n 10 -o my.db        decode ten tokens, with every moment logged\n"
+       "  kvstep run -n 10 -o my.db --append --fault off-by-one\n"
+       "                                   the same with a cache bug, as run 2\n"
+       "  kvstep view my.db                step through them, moment by moment\n"
+       "  kvstep show my.db --run 1        the last step's nine moments as text\n"
+       "  kvstep sql my.db 'SELECT * FROM rule'\n"
+       "                                   each step's position beside the rule's\n"
+       "  kvstep check my.db               find the bug by the numbers");
   return finish_stdout(EXIT_OK);
 }
 
@@ -219,8 +223,8 @@ static int run_man(const struct command *command, struct arguments *arguments) {
   troff_options(common_options);
   puts(".PP\nA list of numbers, as in \\fB\\-\\-layers\\fR, looks like 0,2\\-3.");
   troff_keys();
-  puts(".SH EXIT STATUS\n.TP\n0\nall went well\n.TP\n1\nbad input, or a fault was found\n.TP\n2\nwrong "
-       "usage\n.TP\n130\ninterrupted\n"
+  puts(".SH EXIT STATUS\n.TP\n0\nall went well\n.TP\n1\nbad input; \\fBcheck\\fR found a fault, \\fBverify\\fR a "
+       "difference\n.TP\n2\nwrong usage; \\fBcheck\\fR cannot tell\n.TP\n130\ninterrupted\n"
        ".SH ENVIRONMENT\n.TP\nNO_COLOR\nwhen it is not empty, nothing is coloured\n.TP\nKVSTEP_EXTENSION\n"
        "the loadable SQLite extension that \\fBkvstep sql\\fR loads into the sqlite3 shell\n.SH SEE ALSO\n.BR sqlite3 "
        "(1)");

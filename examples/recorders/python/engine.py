@@ -14,7 +14,10 @@ import shlex
 import sys
 import time
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    sys.exit("engine.py: needs NumPy: apt-get install python3-numpy (for /usr/bin/python3), or pip install numpy")
 
 from gpt2_model import Model, softmax
 from kvstep_recorder import Recorder
