@@ -49,6 +49,7 @@ int main(int argc, char **argv) {
   const kvs_observer observer = status ? (kvs_observer){0} : kvs_trace_observer(trace);
   if (!status) kvs_engine_observe(engine, &observer);
   if (!status) status = kvs_engine_prefill(engine, tokens, (int)count, KVS_PROMPT, &err);
+  if (!status) fputs(argv[2], stdout);
   if (!status) status = generate(engine, model, tokenizer, &err);
   if (engine) kvs_engine_observe(engine, NULL); /* waits until it is done with the trace */
   if (!status) status = kvs_trace_end_run(trace, &err);

@@ -219,8 +219,8 @@ typedef struct kvs_sampler kvs_sampler;
 KVS_API kvs_status kvs_sampler_create(const kvs_sampling *sampling, int n_vocab, kvs_sampler **out, kvs_error *err);
 KVS_API void kvs_sampler_free(kvs_sampler *sampler);
 
-/* Chooses the next token from logits [n_vocab] and returns its id. The same seed and the same logits give the same token on every machine
- * (the random numbers are SplitMix64; exp is kvstep's own). */
+/* Chooses the next token from logits [n_vocab] and returns its id. The same seed and the same logits give the same token on
+ * every machine (the random numbers are SplitMix64; exp is kvstep's own). */
 KVS_API int kvs_sampler_next(kvs_sampler *sampler, const float *logits);
 
 /* log softmax(logits)[token] and the entropy −Σ p·ln p in nats, both in double. */

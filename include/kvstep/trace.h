@@ -73,8 +73,8 @@ typedef struct kvs_trace_source {
  * is not a trace, or of a newer version). */
 KVS_API kvs_status kvs_trace_create(const char *path, kvs_trace_open_mode mode, kvs_trace **out, kvs_error *err);
 
-/* Begins a run; *run (may be NULL) gets its number, from 1. Model and tokenizer must outlive the run; `info` (may be NULL) and `log`
- * (NULL: KVS_LOG_ATTENTION of all layers, heads and steps) are copied.
+/* Begins a run; *run (may be NULL) gets its number, from 1. Model and tokenizer must outlive the run; `info` (may be NULL) and
+ * `log` (NULL: KVS_LOG_ATTENTION of all layers, heads and steps) are copied.
  * Errors: KVS_ERR_INPUT (the file holds runs of another model or tokenizer), KVS_ERR_IO (as above; a file to be replaced is
  * being written by another process). */
 KVS_API kvs_status kvs_trace_begin_run(kvs_trace *trace, kvs_model *model, const kvs_tokenizer *tokenizer,
