@@ -19,45 +19,24 @@
 #include <cmocka.h>
 
 #include "tests/support/pty.h"
+#include "tests/support/scratch.h"
 
 #define UNUSED __attribute__((unused))
 
-static char folder[] = "/tmp/kvstep-screen-XXXXXX";
-static char program[4096], trace[4200];
+static const char *program;
+static char trace[128];
 static struct pty *pty;
-
-static UNUSED int shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static UNUSED int shell(const char *format, ...) {
-  char line[8192];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
-  int status = system(line);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static UNUSED bool sanitized(void) {
-  const char *san = getenv("KVSTEP_SAN");
-  return san && *san;
-}
 
 /* `position>` in the backwards speller: nine letters of prompt, so that the first generated token is step 9. Run 2 has the
  * off-by-one fault. */
 static UNUSED int setup(void **state) {
-  (void)state;
-  const char *named = getenv("KVSTEP");
-  if (!realpath(named ? named : "./kvstep", program) || !mkdtemp(folder)) return -1;
+  if (make_folder(state)) return -1;
+  program = kvstep_binary();
   snprintf(trace, sizeof trace, "%s/t.trace", folder);
   signal(SIGPIPE, SIG_IGN);
   return shell("'%s' run -m reverse -p 'position>' -n 8 --log full -o '%s' >/dev/null 2>&1 &&"
                "'%s' run -m reverse -p 'position>' -n 8 -o '%s' --append --fault off-by-one >/dev/null 2>&1",
                program, trace, program, trace);
-}
-
-static UNUSED int teardown(void **state) {
-  (void)state;
-  return shell("rm -rf '%s'", folder);
 }
 
 static UNUSED int close_pty(void **state) {

@@ -23,43 +23,21 @@
 
 #include "kvstep/kvstep.h"
 #include "study/live/live.h"
+#include "tests/database.h"
+#include "tests/support/scratch.h"
 
 #define UNUSED __attribute__((unused))
 
-static char folder[] = "/tmp/kvstep-live-XXXXXX";
-static char program[4096], path[4200], other[4200];
+static char path[128], other[128];
 static struct live *live;
 static kvs_model *model;
 static kvs_tokenizer *tokenizer;
 static sqlite3 *db;
 static kvs_error err;
 
-static int shell(const char *format, ...) __attribute__((format(printf, 1, 2), unused));
-static int shell(const char *format, ...) {
-  char line[16384];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
-  int status = system(line);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 /* A run in the trace that is to be gone on with, or in the one that it is compared with. */
 static UNUSED void record(const char *to, const char *options) {
-  assert_int_equal(shell("'%s' run -o '%s' %s >/dev/null 2>&1", program, to, options), 0);
-}
-
-static UNUSED int make_folder(void **state) {
-  (void)state;
-  const char *named = getenv("KVSTEP");
-  if (!realpath(named ? named : "./kvstep", program) || !mkdtemp(folder)) return -1;
-  return 0;
-}
-
-static UNUSED int remove_folder(void **state) {
-  (void)state;
-  return shell("chmod -R u+w '%s' && rm -rf '%s'", folder, folder);
+  assert_int_equal(shell("'%s' run -o '%s' %s >/dev/null 2>&1", kvstep_binary(), to, options), 0);
 }
 
 static UNUSED int start(void **state) {
@@ -124,15 +102,6 @@ static UNUSED struct live_status go_on(int run, int tokens) {
   return done();
 }
 
-static UNUSED long long number(sqlite3 *from, const char *sql) {
-  sqlite3_stmt *statement;
-  if (sqlite3_prepare_v2(from, sql, -1, &statement, NULL) != SQLITE_OK) fail_msg("%s: %s", sql, sqlite3_errmsg(from));
-  assert_int_equal(sqlite3_step(statement), SQLITE_ROW);
-  long long value = sqlite3_column_int64(statement, 0);
-  sqlite3_finalize(statement);
-  return value;
-}
-
 /* One file, whole, not in WAL mode. */
 static UNUSED void is_one_whole_file(void) {
   sqlite3 *file;
@@ -167,7 +136,7 @@ static UNUSED void is_row_for_row(int run, int theirs, size_t from) {
   char sql[8192];
   assert_int_equal(sqlite3_open(path, &file), SQLITE_OK);
   snprintf(sql, sizeof sql, "ATTACH '%s' AS other", other);
-  assert_int_equal(sqlite3_exec(file, sql, NULL, NULL, NULL), SQLITE_OK);
+  execute(file, sql);
   for (size_t i = from; i < sizeof tables / sizeof *tables; i++) {
     bool all = strcmp(tables[i].columns, "*") == 0;
     if (all && run != theirs) continue; /* the run's number is among them */
@@ -177,8 +146,8 @@ static UNUSED void is_row_for_row(int run, int theirs, size_t from) {
       snprintf(sql, sizeof sql,
                "SELECT count(*) FROM (SELECT %s FROM %s.%s WHERE run = %d EXCEPT SELECT %s FROM %s.%s WHERE run = %d)",
                tables[i].columns, a, tables[i].table, ra, tables[i].columns, b, tables[i].table, rb);
-      long long missing = number(file, sql);
-      if (missing) fail_msg("%lld rows of %s differ", missing, tables[i].table);
+      double missing = number(file, sql);
+      if (missing != 0) fail_msg("%.0f rows of %s differ", missing, tables[i].table);
     }
   }
   snprintf(sql, sizeof sql, "SELECT (SELECT count(*) FROM main.event WHERE run = %d) > 0", run);

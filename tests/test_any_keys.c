@@ -1,12 +1,7 @@
 /* test_any_keys.c: any keys, at any size, on traces that were bent in every way. Run it from the repository's root, where traces/
  * lies. KVSTEP_KEYS says how many keys. */
 #include "drawn.h"
-
-static unsigned random_state;
-static int random_below(int n) {
-  random_state = random_state * 1664525U + 1013904223U;
-  return (int)((random_state >> 8) % (unsigned)n);
-}
+#include "tests/support/random.h"
 
 static int bad_cells(void) {
   int bad = 0;
@@ -181,11 +176,9 @@ static void bent_traces(void **state) {
   int opened = 0, rounds = 60;
   random_state = 20250101;
   for (int round = 0; round < rounds; round++) {
-    char command[512];
     sqlite3 *db;
-    snprintf(command, sizeof command, "cp traces/sample-%s.db '%s'", round % 3 ? "reverse" : "austen",
-             in_folder("b.db"));
-    assert_int_equal(system(command), 0);
+    const char *sample = round % 3 ? "reverse" : "austen";
+    assert_int_equal(shell("cp traces/sample-%s.db '%s'", sample, in_folder("b.db")), 0);
     assert_int_equal(sqlite3_open(in_folder("b.db"), &db), SQLITE_OK);
     sqlite3_create_function(db, "chance", 1, SQLITE_UTF8, NULL, chance, NULL, NULL);
     sqlite3_create_function(db, "noise", 1, SQLITE_UTF8, NULL, noise, NULL, NULL);
@@ -210,7 +203,7 @@ static void an_empty_trace(void **state) {
   (void)state;
   sqlite3 *db;
   assert_int_equal(sqlite3_open(in_folder("e.db"), &db), SQLITE_OK);
-  assert_int_equal(sqlite3_exec(db, kvs_trace_schema(), NULL, NULL, NULL), SQLITE_OK);
+  execute(db, kvs_trace_schema());
   sqlite3_close(db);
   open_at(in_folder("e.db"), -1, -1, -1, -1);
   draw(80, 24);

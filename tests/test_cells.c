@@ -13,6 +13,7 @@
 #include <wchar.h>
 
 #include "text/utf8.h"
+#include "tests/support/random.h"
 #include "tui/cells.h"
 
 static struct cells grid;
@@ -307,12 +308,6 @@ static void test_against_wcwidth(void **state) {
       if (text_columns(text) - 1 != theirs) fail_msg("U+%04X: %d, not %d", code, text_columns(text) - 1, theirs);
     }
   setlocale(LC_CTYPE, "C");
-}
-
-static uint32_t random_state = 1;
-static int random_below(int limit) {
-  random_state = random_state * 1664525u + 1013904223u;
-  return (int)((random_state >> 8) % (uint32_t)limit);
 }
 
 /* Bytes that are often pieces of real characters. */

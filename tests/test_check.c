@@ -71,14 +71,6 @@ static struct check_report check_of(const char *path, bool weights) {
   return report;
 }
 
-static void alter(const char *path, const char *sql) {
-  sqlite3 *db;
-  char *message = NULL;
-  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-  if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK) fail_msg("%s: %s", sql, message);
-  sqlite3_close(db);
-}
-
 /* A right run, altered so, is found to have this kind from this step on (-1: clean; -2: cannot tell). */
 static void expect(const char *sql, bool weights, const char *kind, int step, int line) {
   const char *path = in_folder("altered.db");

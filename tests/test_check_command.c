@@ -8,29 +8,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 #include <jansson.h>
 #include <sqlite3.h>
 
-static char folder[] = "/tmp/kvstep-check-XXXXXX", trace[100], output[40000];
+#include "tests/database.h"
+#include "tests/support/scratch.h"
 
+static char trace[128], output[40000];
+
+static int run(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static int run(const char *format, ...) {
-  char line[2000], arguments[1600];
+  char arguments[1600];
   va_list list;
   va_start(list, format);
   vsnprintf(arguments, sizeof arguments, format, list);
   va_end(list);
-  const char *program = getenv("KVSTEP");
-  snprintf(line, sizeof line, "%s %s 2>&1 </dev/null", program ? program : "./kvstep", arguments);
-  FILE *pipe = popen(line, "r");
-  assert_non_null(pipe);
-  size_t length = fread(output, 1, sizeof output - 1, pipe);
-  output[length] = '\0';
-  int status = pclose(pipe);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return shell_says(output, sizeof output, "'%s' %s 2>&1 </dev/null", kvstep_binary(), arguments);
 }
 
 static void says(const char *words) {
@@ -39,19 +35,12 @@ static void says(const char *words) {
 
 /* Run 1 right, run 2 off by one from the first decode step on (4), run 3 without V from step 6 on. */
 static int make(void **state) {
-  (void)state;
-  if (!mkdtemp(folder)) return -1;
-  snprintf(trace, sizeof trace, "%s/t.db", folder);
+  if (make_folder(state)) return -1;
+  strcpy(trace, in_folder("t.db"));
   bool good = run("run -m reverse -p 'abc>' -n 4 -o %s", trace) == 0 &&
               run("run -m reverse -p 'abc>' -n 4 -o %s --append --fault off-by-one", trace) == 0 &&
               run("run -m reverse -p 'abc>' -n 4 -o %s --append --fault k-without-v --fault-from 6", trace) == 0;
   return good ? 0 : -1;
-}
-
-static int clean_up(void **state) {
-  (void)state;
-  unlink(trace);
-  return rmdir(folder);
 }
 
 static void test_codes(void **state) {
@@ -74,48 +63,33 @@ static void test_codes(void **state) {
  * right. kvstep's own steps say what was used, and nothing was held against weights where there is nothing to hold. */
 static void test_claims(void **state) {
   (void)state;
-  char command[1200], bare[120];
-  snprintf(bare, sizeof bare, "%s.bare", trace);
-  snprintf(
-      command, sizeof command,
-      "cp '%s' '%s' && sqlite3 '%s' \"DELETE FROM run WHERE run > 1; DELETE FROM head_stat; DELETE FROM head_step; "
-      "DELETE FROM step_vector; DELETE FROM layer_step; DELETE FROM kv_row WHERE layer > 0; UPDATE run SET engine = "
-      "'other'\"",
-      trace, bare, bare);
-  assert_int_equal(system(command), 0);
+  const char *bare = in_folder("bare.db");
+  assert_int_equal(shell("cp '%s' '%s'", trace, bare), 0);
+  alter(bare, "DELETE FROM run WHERE run > 1; DELETE FROM head_stat; DELETE FROM head_step; DELETE FROM step_vector; "
+              "DELETE FROM layer_step; DELETE FROM kv_row WHERE layer > 0; UPDATE run SET engine = 'other'");
   assert_int_equal(run("check %s --run 1 --no-model", bare), 2);
   says("CANNOT TELL");
   assert_int_equal(run("check %s --run 1", bare), 0);
   says("held against its weights");
-  snprintf(command, sizeof command, "sqlite3 '%s' \"DELETE FROM kv_row; UPDATE run SET engine = 'kvstep'\"", bare);
-  assert_int_equal(system(command), 0);
+  alter(bare, "DELETE FROM kv_row; UPDATE run SET engine = 'kvstep'");
   assert_int_equal(run("check %s --run 1", bare), 0);
   says("without weights");
-  unlink(bare);
 }
 
 /* D13: two clean runs of the same tokens hold the same rows. One K row of layer 1 is made that of the row before; layer 1's attention,
  * which would show it by itself, is not logged. */
 static void test_rerun(void **state) {
   (void)state;
-  char command[1200], twice[120];
-  snprintf(twice, sizeof twice, "%s.twice", trace);
+  const char *twice = in_folder("twice.db");
   assert_int_equal(run("run -m reverse -p 'abc>' -n 4 -o %s", twice), 0);
   assert_int_equal(run("run -m reverse -p 'abc>' -n 4 -o %s --append", twice), 0);
-  snprintf(command, sizeof command,
-           "sqlite3 '%s' \"DELETE FROM head_stat WHERE layer = 1; DELETE FROM head_step WHERE layer = 1\"", twice);
-  assert_int_equal(system(command), 0);
+  alter(twice, "DELETE FROM head_stat WHERE layer = 1; DELETE FROM head_step WHERE layer = 1");
   assert_int_equal(run("check %s --no-model", twice), 0);
-  snprintf(
-      command, sizeof command,
-      "sqlite3 '%s' \"UPDATE kv_row SET k = (SELECT b.k FROM kv_row AS b WHERE b.run = 2 AND b.layer = 1 AND b.row = "
-      "4) WHERE run = 2 AND layer = 1 AND row = 5\"",
-      twice);
-  assert_int_equal(system(command), 0);
+  alter(twice, "UPDATE kv_row SET k = (SELECT b.k FROM kv_row AS b WHERE b.run = 2 AND b.layer = 1 AND b.row = 4) "
+               "WHERE run = 2 AND layer = 1 AND row = 5");
   assert_int_equal(run("check %s --no-model", twice), 1);
   says("not-repeatable");
   says("D13");
-  unlink(twice);
 }
 
 static void test_table(void **state) {
@@ -179,5 +153,5 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_codes), cmocka_unit_test(test_claims),
                                      cmocka_unit_test(test_rerun), cmocka_unit_test(test_table),
                                      cmocka_unit_test(test_json),  cmocka_unit_test(test_csv)};
-  return cmocka_run_group_tests(tests, make, clean_up);
+  return cmocka_run_group_tests(tests, make, remove_folder);
 }

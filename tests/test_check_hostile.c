@@ -7,48 +7,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 #include <sqlite3.h>
 
-static char folder[] = "/tmp/kvstep-hostile-XXXXXX", trace[100], output[20000];
+#include "tests/database.h"
+#include "tests/support/scratch.h"
 
-/* Exit code of a shell command with 2 GB of memory and 20 seconds of time; what it said is in `output`. */
+static char trace[128], output[20000];
+
+/* The exit code of kvstep with 2 GB of memory and 20 seconds of time; what it said is in `output`. */
 static int run(const char *arguments) {
-  char line[500];
-  const char *program = getenv("KVSTEP");
-  const char *limit = getenv("KVSTEP_SAN") && *getenv("KVSTEP_SAN") ? "" : "ulimit -v 2000000;";
-  snprintf(line, sizeof line, "%s ulimit -t 20; timeout 40 %s %s 2>&1 </dev/null", limit,
-           program ? program : "./kvstep", arguments);
-  FILE *pipe = popen(line, "r");
-  assert_non_null(pipe);
-  size_t length = fread(output, 1, sizeof output - 1, pipe);
-  output[length] = '\0';
-  int status = pclose(pipe);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return shell_says(output, sizeof output, "%s ulimit -t 20; timeout 40 '%s' %s 2>&1 </dev/null",
+                    sanitized() ? "" : "ulimit -v 2000000;", kvstep_binary(), arguments);
 }
 
 static int make(void **state) {
-  (void)state;
-  if (!mkdtemp(folder)) return -1;
-  snprintf(trace, sizeof trace, "%s/t.db", folder);
+  if (make_folder(state)) return -1;
+  strcpy(trace, in_folder("t.db"));
   return 0;
-}
-
-static int clean_up(void **state) {
-  (void)state;
-  unlink(trace);
-  return rmdir(folder);
-}
-
-static void alter(const char *sql) {
-  sqlite3 *db;
-  char *message = NULL;
-  assert_int_equal(sqlite3_open(trace, &db), SQLITE_OK);
-  if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK) fail_msg("%s: %s", sql, message);
-  sqlite3_close(db);
 }
 
 /* A right run of `reverse`, altered so, ends with this code and says this. */
@@ -56,7 +34,7 @@ static void expect(const char *sql, int code, const char *words, int line) {
   char arguments[300];
   snprintf(arguments, sizeof arguments, "run -m reverse -p 'abc>' -n 5 -o %s --force", trace);
   assert_int_equal(run(arguments), 0);
-  alter(sql);
+  alter(trace, sql);
   for (int with = 0; with < 2; with++) {
     snprintf(arguments, sizeof arguments, "check %s %s", trace, with ? "-m reverse" : "--no-model");
     int got = run(arguments);
@@ -133,10 +111,7 @@ static void test_mixed(void **state) {
 static void test_no_trace(void **state) {
   (void)state;
   char arguments[200];
-  FILE *file = fopen(trace, "w");
-  assert_non_null(file);
-  fputs("no database", file);
-  fclose(file);
+  write_file(trace, "no database", 11);
   snprintf(arguments, sizeof arguments, "check %s", trace);
   assert_int_equal(run(arguments), 2);
   assert_non_null(strstr(output, "not an SQLite file"));
@@ -148,5 +123,5 @@ int main(void) {
                                      cmocka_unit_test(test_shapes),  cmocka_unit_test(test_blobs),
                                      cmocka_unit_test(test_numbers), cmocka_unit_test(test_mixed),
                                      cmocka_unit_test(test_no_trace)};
-  return cmocka_run_group_tests(tests, make, clean_up);
+  return cmocka_run_group_tests(tests, make, remove_folder);
 }

@@ -17,7 +17,8 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
-static char folder[] = "/tmp/kvstep-cli-XXXXXX";
+#include "tests/database.h"
+#include "tests/support/scratch.h"
 
 /* What a finished command left. */
 static struct result {
@@ -433,12 +434,10 @@ static void test_sql_exact(void **state) {
 
 /* Changes h.trace with all checks off. */
 static void change(const char *sql) {
-  char path[64], *message = NULL;
-  snprintf(path, sizeof path, "%s/h.trace", folder);
   sqlite3 *db;
-  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-  sqlite3_exec(db, "PRAGMA ignore_check_constraints = 1", NULL, NULL, NULL);
-  if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK) fail_msg("%s: %s", sql, message);
+  assert_int_equal(sqlite3_open(in_folder("h.trace"), &db), SQLITE_OK);
+  execute(db, "PRAGMA ignore_check_constraints = 1");
+  execute(db, sql);
   sqlite3_close(db);
 }
 
@@ -583,17 +582,16 @@ static void test_no_numbers(void **state) {
   assert_null(strstr(strstr(last.err, "no logit") + 1, "no logit")); /* once */
 }
 
+static int clean_up(void **state) {
+  free(last.out);
+  free(last.err);
+  return remove_folder(state);
+}
+
 int main(void) {
-  const char *binary = getenv("KVSTEP");
-  char *path = realpath(binary && *binary ? binary : "./kvstep", NULL);
-  if (!path || access(path, X_OK) != 0) {
-    fprintf(stderr, "test_cli: no binary at %s; build it, or set KVSTEP\n", binary ? binary : "./kvstep");
-    return 1;
-  }
-  setenv("K", path, 1);
+  setenv("K", kvstep_binary(), 1);
   setenv("LC_ALL", "C.UTF-8", 1);
   signal(SIGPIPE, SIG_IGN);
-  if (!mkdtemp(folder)) return 1;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_usage_errors), cmocka_unit_test(test_no_numbers),
       cmocka_unit_test(test_help),         cmocka_unit_test(test_one_table),
@@ -605,12 +603,5 @@ int main(void) {
       cmocka_unit_test(test_hostile_text), cmocka_unit_test(test_hostile_numbers),
       cmocka_unit_test(test_verify),       cmocka_unit_test(test_same_command_same_text),
   };
-  int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  char script[128];
-  snprintf(script, sizeof script, "rm -rf '%s'", folder);
-  if (system(script) != 0) fprintf(stderr, "test_cli: %s could not be removed\n", folder);
-  free(last.out);
-  free(last.err);
-  free(path);
-  return failed;
+  return cmocka_run_group_tests(tests, make_folder, clean_up);
 }

@@ -15,6 +15,8 @@
 #include "kvstep/trace.h"
 #include "study/compare/diverge.h"
 #include "study/look/look.h"
+#include "tests/database.h"
+#include "tests/support/scratch.h"
 #include "tui/drive.h"
 #include "tui/view.h"
 
@@ -107,7 +109,7 @@ static void the_other_run_is_another(void **unused) {
 static struct drive drive;
 static struct look *look;
 static char *screen;
-static char copy[] = "/tmp/kvstep-compare-XXXXXX";
+static char copy[128];
 
 static void open_trace(const char *path) {
   sqlite3 *db;
@@ -157,14 +159,7 @@ static void line_shows(const char *begin, const char *text) {
   if (!strstr(whole, text)) fail_msg("no \"%s\" in \"%s\"", text, whole);
 }
 
-static int ask(const char *sql) {
-  sqlite3_stmt *statement;
-  assert_int_equal(sqlite3_prepare_v2(look_db(look), sql, -1, &statement, NULL), SQLITE_OK);
-  assert_int_equal(sqlite3_step(statement), SQLITE_ROW);
-  int answer = sqlite3_column_int(statement, 0);
-  sqlite3_finalize(statement);
-  return answer;
-}
+static int ask(const char *sql) { return (int)number(look_db(look), sql); }
 
 static void two_runs_side_by_side(void **unused) {
   (void)unused;
@@ -191,15 +186,11 @@ static void two_runs_side_by_side(void **unused) {
 static void numbers_are_the_trace_s(void **unused) {
   (void)unused;
   open_trace(SAMPLE);
-  sqlite3_stmt *statement;
   const char *sql =
       "SELECT sum(abs(a.weight - b.weight)) / 2 FROM attention AS a JOIN attention AS b USING (step, layer, head, row)"
       " WHERE a.run = 1 AND b.run = 2 AND step = 9 AND layer = 1 AND head = 0";
-  assert_int_equal(sqlite3_prepare_v2(look_db(look), sql, -1, &statement, NULL), SQLITE_OK);
-  assert_int_equal(sqlite3_step(statement), SQLITE_ROW);
   char text[64];
-  snprintf(text, sizeof text, "layer 1 head 0: %.4f", sqlite3_column_double(statement, 0));
-  sqlite3_finalize(statement);
+  snprintf(text, sizeof text, "layer 1 head 0: %.4f", number(look_db(look), sql));
   drive_command(&drive, "layer 1");
   see(24, 80);
   shows(text);
@@ -285,26 +276,18 @@ static void every_size_is_drawn(void **unused) {
 
 /* ---- traces that lack something ------------------------------------------------------------------------------------- */
 
-static int make_copy(void **unused) {
-  (void)unused;
-  strcpy(copy + strlen(copy) - 6, "XXXXXX");
-  int file = mkstemp(copy);
-  char line[256];
-  snprintf(line, sizeof line, "cp " SAMPLE " %s", copy);
-  return file < 0 || close(file) || system(line);
+static int make_copy(void **state) {
+  if (make_folder(state)) return -1;
+  strcpy(copy, in_folder("copy.db"));
+  return shell("cp " SAMPLE " '%s'", copy);
 }
 
 static int drop_copy(void **state) {
   shut(state);
-  return unlink(copy);
+  return remove_folder(state);
 }
 
-static void change(const char *sql) {
-  sqlite3 *db;
-  assert_int_equal(sqlite3_open(copy, &db), SQLITE_OK);
-  assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
-  assert_int_equal(sqlite3_close(db), SQLITE_OK);
-}
+static void change(const char *sql) { alter(copy, sql); }
 
 static void one_run_says_how_to_get_another(void **unused) {
   (void)unused;

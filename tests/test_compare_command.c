@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -17,6 +16,8 @@
 #include "kvstep/kvstep.h"
 #include "study/compare/compare_live.h"
 #include "study/compare/compare_trace.h"
+#include "tests/database.h"
+#include "tests/support/scratch.h"
 #include "trace/store.h"
 
 /* ---- vectors, sums and words by hand ------------------------------------------------------------------------------ */
@@ -110,14 +111,11 @@ static void says_plainly(void **unused) {
 
 /* ---- made-up traces ------------------------------------------------------------------------------------------------ */
 
-static char folder[] = "/tmp/kvstep-compared-XXXXXX", path[64];
+static char path[128];
 static sqlite3 *db;
 static struct look *look;
 
-static void sql(const char *text) {
-  char *message = NULL;
-  if (sqlite3_exec(db, text, NULL, NULL, &message) != SQLITE_OK) fail_msg("%s\n%s", message, text);
-}
+static void sql(const char *statements) { execute(db, statements); }
 
 __attribute__((format(printf, 1, 2))) static void sqlf(const char *format, ...) {
   char text[1024];
@@ -130,7 +128,7 @@ __attribute__((format(printf, 1, 2))) static void sqlf(const char *format, ...) 
 
 /* A model of one layer, one head and 2 numbers, words a … e. */
 static void begin_trace(void) {
-  snprintf(path, sizeof path, "%s/made.db", folder);
+  strcpy(path, in_folder("made.db"));
   unlink(path);
   assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
   sql(kvs_trace_schema());
@@ -257,14 +255,9 @@ static void a_made_up_pair(void **unused) {
 }
 
 static double stored(const char *column) {
-  sqlite3_stmt *s;
-  char text[128];
-  snprintf(text, sizeof text, "SELECT %s FROM divergence", column);
-  assert_int_equal(sqlite3_prepare_v2(db, text, -1, &s, NULL), SQLITE_OK);
-  assert_int_equal(sqlite3_step(s), SQLITE_ROW);
-  double value = sqlite3_column_double(s, 0);
-  sqlite3_finalize(s);
-  return value;
+  char query[128];
+  snprintf(query, sizeof query, "SELECT %s FROM divergence", column);
+  return number(db, query);
 }
 
 static void stored_once(void **unused) {
@@ -528,14 +521,8 @@ static void where_the_context_ends(void **unused) {
 static char out[1 << 16];
 
 static int run(const char *script) {
-  char line[1024];
-  snprintf(line, sizeof line, "cd %s && K=$KVSTEP && export LC_ALL=C.UTF-8 && (%s) 2>&1", folder, script);
-  FILE *pipe = popen(line, "r");
-  assert_non_null(pipe);
-  size_t n = fread(out, 1, sizeof out - 1, pipe);
-  out[n] = '\0';
-  int status = pclose(pipe);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+  return shell_says(out, sizeof out, "cd '%s' && K='%s' && export LC_ALL=C.UTF-8 && (%s) 2>&1", folder, kvstep_binary(),
+                    script);
 }
 
 static void expect(int code, const char *script, const char *part) {
@@ -613,21 +600,14 @@ static void the_same_bits_each_time(void **unused) {
          "[");
 }
 
-static int make_folder(void **unused) {
-  (void)unused;
-  return mkdtemp(folder) ? open_model(NULL) : -1;
-}
+static int begin(void **state) { return make_folder(state) ? -1 : open_model(state); }
 
-static int remove_folder(void **unused) {
-  (void)unused;
-  char command[96];
-  snprintf(command, sizeof command, "rm -rf %s", folder);
-  close_model(NULL);
-  return system(command);
+static int end(void **state) {
+  close_model(state);
+  return remove_folder(state);
 }
 
 int main(void) {
-  if (!getenv("KVSTEP")) setenv("KVSTEP", "./kvstep", 1);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(vectors_by_bits),
       cmocka_unit_test(sums_by_hand),
@@ -649,5 +629,5 @@ int main(void) {
       cmocka_unit_test(the_page_says_it),
       cmocka_unit_test(the_same_bits_each_time),
   };
-  return cmocka_run_group_tests_name("compare command", tests, make_folder, remove_folder);
+  return cmocka_run_group_tests_name("compare command", tests, begin, end);
 }

@@ -15,7 +15,9 @@
 
 #include "engine/plan.h"
 #include "kvstep/kvstep.h"
+#include "tests/database.h"
 #include "tests/support/memory_model.h"
+#include "tests/support/scratch.h"
 
 enum { LAYERS = 2, HEADS = 3, DIM = 4, EMBD = HEADS * DIM, CTX = 16, VOCAB = 23, PROMPT = 4, STEPS = 40 };
 
@@ -444,11 +446,7 @@ static void trace_run(kvs_trace *trace, kvs_model *m, const kvs_tokenizer *t, co
 
 static int rows_of_run(sqlite3 *db, const char *query, int run) {
   char *sql = sqlite3_mprintf("SELECT count(*) FROM (%s) WHERE run = %d", query, run);
-  sqlite3_stmt *s;
-  if (sqlite3_prepare_v2(db, sql, -1, &s, NULL) != SQLITE_OK) fail_msg("%s: %s", sqlite3_errmsg(db), query);
-  assert_int_equal(sqlite3_step(s), SQLITE_ROW);
-  int rows = sqlite3_column_int(s, 0);
-  sqlite3_finalize(s);
+  int rows = (int)number(db, sql);
   sqlite3_free(sql);
   return rows;
 }
@@ -461,10 +459,7 @@ static void queries_show_the_fault_and_nothing_else(void **state) {
   for (int m = 0; m < 2; m++)
     for (int i = 0; kvs_fault_at(i); i++) {
       const kvs_fault *f = kvs_fault_at(i);
-      char path[] = "/tmp/kvstep-fault-XXXXXX";
-      int fd = mkstemp(path);
-      assert_true(fd >= 0);
-      close(fd);
+      const char *path = in_folder("fault.db");
       kvs_error err;
       kvs_model *built_in;
       kvs_tokenizer *t;
@@ -483,7 +478,6 @@ static void queries_show_the_fault_and_nothing_else(void **state) {
       sqlite3_close(db);
       kvs_tokenizer_free(t);
       kvs_model_free(built_in);
-      unlink(path);
     }
 }
 

@@ -11,37 +11,9 @@
 #include <cmocka.h>
 
 #include "kvstep/model.h"
+#include "tests/support/scratch.h"
 
-static char directory[64];
-static const char *made[8];
-static int made_count;
-
-static int begin(void **state) {
-  (void)state;
-  made_count = 0;
-  snprintf(directory, sizeof directory, "/tmp/kvstep-foreign.XXXXXX");
-  return mkdtemp(directory) ? 0 : -1;
-}
-
-static int end(void **state) {
-  (void)state;
-  for (int i = 0; i < made_count; i++) {
-    char path[400];
-    snprintf(path, sizeof path, "%s/%s", directory, made[i]);
-    unlink(path);
-  }
-  return rmdir(directory);
-}
-
-static void put(const char *name, const void *bytes, size_t size) {
-  char path[400];
-  snprintf(path, sizeof path, "%s/%s", directory, name);
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(bytes, 1, size, file), size);
-  assert_int_equal(fclose(file), 0);
-  made[made_count++] = name;
-}
+static void put(const char *name, const void *bytes, size_t size) { write_file(in_folder(name), bytes, size); }
 
 static void put_config(void) {
   static const char config[] =
@@ -53,7 +25,7 @@ static void put_config(void) {
 static void refused(const char *word, ...) {
   kvs_model *model;
   kvs_error err;
-  assert_int_equal(kvs_model_open(directory, &model, &err), KVS_ERR_INPUT);
+  assert_int_equal(kvs_model_open(folder, &model, &err), KVS_ERR_INPUT);
   assert_null(model);
   va_list words;
   va_start(words, word);
@@ -77,12 +49,12 @@ static void weights_of_another_kind_are_named(void **state) {
       {"decoder.onnx", "an ONNX graph", "Hugging Face model"},
   };
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-    if (i > 0) assert_int_equal(begin(NULL), 0);
+    if (i > 0) assert_int_equal(make_folder(NULL), 0);
     put(files[i][0], "x", 1);
-    refused(directory, files[i][0], files[i][1], "no config.json or model.safetensors", files[i][2], NULL);
+    refused(folder, files[i][0], files[i][1], "no config.json or model.safetensors", files[i][2], NULL);
     put_config();
-    refused(directory, files[i][0], files[i][1], "and no model.safetensors", files[i][2], NULL);
-    if (i + 1 < sizeof files / sizeof *files) assert_int_equal(end(NULL), 0);
+    refused(folder, files[i][0], files[i][1], "and no model.safetensors", files[i][2], NULL);
+    if (i + 1 < sizeof files / sizeof *files) assert_int_equal(remove_folder(NULL), 0);
   }
 }
 
@@ -131,7 +103,6 @@ static void what_only_calls_itself_safetensors_is_named(void **state) {
   put_config();
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     put("model.safetensors", files[i].bytes, files[i].size);
-    made_count = 2; /* the same two files each time */
     refused("model.safetensors: ", files[i].what, files[i].remedy, NULL);
   }
 }
@@ -150,12 +121,12 @@ static void a_header_of_640_bytes_is_no_pickle(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(weights_of_another_kind_are_named, begin, end),
-      cmocka_unit_test_setup_teardown(of_several_the_first_by_name_is_shown, begin, end),
-      cmocka_unit_test_setup_teardown(a_directory_of_nothing_known_is_told_what_it_lacks, begin, end),
-      cmocka_unit_test_setup_teardown(weights_without_config_are_no_other_kind, begin, end),
-      cmocka_unit_test_setup_teardown(what_only_calls_itself_safetensors_is_named, begin, end),
-      cmocka_unit_test_setup_teardown(a_header_of_640_bytes_is_no_pickle, begin, end),
+      cmocka_unit_test_setup_teardown(weights_of_another_kind_are_named, make_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(of_several_the_first_by_name_is_shown, make_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(a_directory_of_nothing_known_is_told_what_it_lacks, make_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(weights_without_config_are_no_other_kind, make_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(what_only_calls_itself_safetensors_is_named, make_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(a_header_of_640_bytes_is_no_pickle, make_folder, remove_folder),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,16 +92,13 @@ static void put_zip(struct bytes *b, const struct member *members, int count) {
   put_number(b, 0, 2);
 }
 
-static const char *write_file(const char *name, const void *bytes, size_t size) {
+static const char *put_file(const char *name, const void *bytes, size_t size) {
   const char *path = in_folder(name);
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(bytes, 1, size, file), size);
-  assert_int_equal(fclose(file), 0);
+  write_file(path, bytes, size);
   return path;
 }
 
-static const char *write_text(const char *name, const char *text) { return write_file(name, text, strlen(text)); }
+static const char *write_text(const char *name, const char *text) { return put_file(name, text, strlen(text)); }
 
 /* ---- importing ---- */
 
@@ -129,7 +126,7 @@ static void refused_file(const char *file, const import_options *options, const 
 
 static void refused_bytes(const struct bytes *b, const char *words, int line) {
   static const import_options options = {.n_head = 1};
-  refused_file(write_file("bad", b->at, b->count), &options, words, line);
+  refused_file(put_file("bad", b->at, b->count), &options, words, line);
 }
 
 static void refused_json(const char *text, const char *words, int line) {
@@ -211,7 +208,7 @@ static void test_npy_types(void **state) {
                  fortran ? "True" : "False");
         put_npy(&file, version, header, data.at, data.count);
         struct arrays arrays = {0};
-        ok(arrays_read(&arrays, write_file("six.npy", file.at, file.count), &error));
+        ok(arrays_read(&arrays, put_file("six.npy", file.at, file.count), &error));
         assert_int_equal(arrays.count, 1);
         assert_string_equal(arrays.at[0].name, "six");
         for (int row = 0; row < 2; row++)
@@ -243,7 +240,7 @@ static void test_npz(void **state) {
   for (int method = 0; method <= 8; method += 8) {
     make_npz(&b, method, 0);
     const char *trace = in_folder(method ? "packed.db" : "stored.db");
-    ok(import(write_file("good.npz", b.at, b.count), &options, trace, KVS_TRACE_NEW));
+    ok(import(put_file("good.npz", b.at, b.count), &options, trace, KVS_TRACE_NEW));
     assert_one_file(trace);
     sqlite3 *db;
     ok(kvs_trace_read(trace, &db, &error));
@@ -254,7 +251,7 @@ static void test_npz(void **state) {
   make_npz(&b, 8, 4000000000u); /* a bomb's claim: 4 GB from a hundred bytes */
   refused_bytes(&b, "which cannot be", __LINE__);
   static const import_options four_heads = {.n_head = 4}; /* then the shape is wrong, and nothing large is unpacked */
-  refused_file(write_file("bad", b.at, b.count), &four_heads, "array `k` has shape [1, 4, 2]", __LINE__);
+  refused_file(put_file("bad", b.at, b.count), &four_heads, "array `k` has shape [1, 4, 2]", __LINE__);
   make_npz(&b, 8, 150);
   refused_bytes(&b, "`k` does not unpack to the size that is declared", __LINE__);
   make_npz(&b, 0, 0);
@@ -280,7 +277,7 @@ static void test_spoilt(void **state) {
     make_npz(&b, method, 0);
     for (size_t length = 0; length < b.count; length++) {
       struct arrays arrays = {0};
-      const char *path = write_file("cut.npz", b.at, length);
+      const char *path = put_file("cut.npz", b.at, length);
       if (arrays_read(&arrays, path, &error) != KVS_OK) refusals++;
       arrays_free(&arrays);
     }
@@ -290,7 +287,7 @@ static void test_spoilt(void **state) {
       for (int bit = 0; bit < 8; bit++) {
         struct arrays arrays = {0};
         b.at[i] ^= (unsigned char)(1 << bit);
-        kvs_status status = arrays_read(&arrays, write_file("flipped.npz", b.at, b.count), &error);
+        kvs_status status = arrays_read(&arrays, put_file("flipped.npz", b.at, b.count), &error);
         for (size_t k = 0; status == KVS_OK && k < arrays.count; k++) {
           status = array_need(&arrays, &arrays.at[k], &error);
           int64_t count = array_elements(&arrays.at[k]);

@@ -67,10 +67,7 @@ static void a_piece_at_a_time(void **state) {
   lens_free(lens);
   ok(kvs_model_open("austen", &model, &error));
   ok(lens_create(model, &lens, &error));
-  char command[256];
-  snprintf(command, sizeof command, "'%s' run -n 2 --log full -o '%s' >/dev/null 2>&1",
-           getenv("KVSTEP") ? getenv("KVSTEP") : "./kvstep", in_folder("a.db"));
-  assert_int_equal(system(command), 0);
+  assert_int_equal(shell("'%s' run -n 2 --log full -o '%s' >/dev/null 2>&1", kvstep_binary(), in_folder("a.db")), 0);
   open_at(in_folder("a.db"), 1, 2, 0, 0);
   struct lens_layer whole = ask(2, 1, 5), slow = {0};
   int vocabulary = kvs_model_config(model)->n_vocab, asked = 0;

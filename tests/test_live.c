@@ -67,8 +67,8 @@ static void every_fault_is_taken_out_again(void **state) {
     if (status.end != LIVE_DONE) fail_msg("%s: %s", fault->name, status.text);
     char sql[8192];
     snprintf(sql, sizeof sql, "ATTACH '%s' AS other", other);
-    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
-    long long prompt = number(db, "SELECT count(*) FROM other.step WHERE source = 'prompt'");
+    execute(db, sql);
+    int prompt = (int)number(db, "SELECT count(*) FROM other.step WHERE source = 'prompt'");
     assert_int_equal(status.steps, prompt + 6);
     assert_int_equal(number(db, "SELECT count(*) FROM main.rule WHERE run = 2 AND off_by = 0"), prompt + 6);
     assert_int_equal(number(db, "SELECT count(*) FROM main.step WHERE run = 2 AND cache_length_before = step "
@@ -216,13 +216,13 @@ static void a_stopped_run_is_whole_and_can_go_on(void **state) {
     assert_int_equal(shell("sqlite3 '%s' 'PRAGMA busy_timeout = 1; BEGIN IMMEDIATE; ROLLBACK' >/dev/null", path), 0);
   }
   struct live_status status = go_on(1, 2);
-  long long steps = number(db, "SELECT count(*) FROM step WHERE run = 1");
+  int steps = (int)number(db, "SELECT count(*) FROM step WHERE run = 1");
   assert_int_equal(status.steps, steps);
   shut();
   is_one_whole_file();
   char whole[256];
-  snprintf(whole, sizeof whole, "-m austen -p 'It is a truth' -n %lld",
-           steps - number((sqlite3_open(path, &db), db), "SELECT count(*) FROM step WHERE source = 'prompt'"));
+  snprintf(whole, sizeof whole, "-m austen -p 'It is a truth' -n %d",
+           steps - (int)number((sqlite3_open(path, &db), db), "SELECT count(*) FROM step WHERE source = 'prompt'"));
   record(other, whole);
   is_row_for_row(1, 1, 1);
 }

@@ -195,7 +195,7 @@ static void a_locked_file(void **state) {
   assert_int_equal(go_on(1, 1).end, LIVE_DONE);
   sqlite3 *writer;
   assert_int_equal(sqlite3_open(path, &writer), SQLITE_OK);
-  assert_int_equal(sqlite3_exec(writer, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+  execute(writer, "BEGIN IMMEDIATE");
   struct live_status status = go_on(1, 1); /* after five seconds of trying */
   assert_int_equal(status.end, LIVE_FAILED);
   assert_non_null(strstr(status.text, "locked by another program"));

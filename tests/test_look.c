@@ -8,11 +8,7 @@
 static sqlite3 *writer; /* of the trace, as another engine has it */
 static struct look *look;
 
-static void sql_(const char *statements, int line) {
-  char *message = NULL;
-  if (sqlite3_exec(writer, statements, NULL, NULL, &message) != SQLITE_OK) fail_msg("line %d: %s", line, message);
-}
-#define sql(statements) sql_((statements), __LINE__)
+static void sql(const char *statements) { execute(writer, statements); }
 
 /* A run with 2 layers, 2 heads of 2, 3 tokens in the vocabulary; "ab", then "c" … */
 static int create(void **state) {

@@ -14,6 +14,7 @@
 
 #include "model/weights.h"
 #include "tests/support/model_files.h"
+#include "tests/support/scratch.h"
 
 static void check_refused(const char *name, kvs_status expected, const char *words) {
   kvs_error err = {0};
@@ -312,13 +313,7 @@ static void the_built_in_models_are_whole(void **state) {
 
 /* What another program says of the bytes of some files, one after another. */
 static void sha256sum_of(const char *files, char hex[65]) {
-  char command[1400];
-  snprintf(command, sizeof command, "cat %s | sha256sum", files);
-  FILE *pipe = popen(command, "r");
-  assert_non_null(pipe);
-  assert_int_equal(fread(hex, 1, 64, pipe), 64);
-  hex[64] = '\0';
-  assert_int_equal(pclose(pipe), 0);
+  assert_int_equal(shell_says(hex, 65, "cat %s | sha256sum", files), 0);
 }
 
 static void the_hash_is_sha256sums(void **state) {

@@ -12,18 +12,10 @@
 
 #include "model/weights.h"
 #include "tests/support/model_files.h"
+#include "tests/support/random.h"
 
 #define ROUNDS 2500 /* per file */
 #define MOST_BYTES 16384
-
-static uint64_t seed;
-
-static uint32_t random_below(uint32_t below) { /* splitmix64 */
-  uint64_t z = seed += 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return (uint32_t)((z ^ (z >> 31)) % below);
-}
 
 typedef struct text {
   unsigned char bytes[MOST_BYTES];
@@ -183,7 +175,7 @@ static void fuzz(const model_files *m, const char *file, void (*spoil)(text *)) 
 static int start(void **state) {
   static model_files files;
   model_files_start(&files);
-  seed = 20260101;
+  random_state = 20260101;
   *state = &files;
   return 0;
 }

@@ -12,6 +12,7 @@
 
 #include "model/weights.h"
 #include "tests/support/model_files.h"
+#include "tests/support/scratch.h"
 
 #define INDEX "model.safetensors.index.json"
 
@@ -114,14 +115,11 @@ static void shards_are_the_same_model_as_one_file(void **state) {
 /* In the order of their names, though the index has the last one first. */
 static void the_hash_is_of_the_shards_in_order(void **state) {
   model_files *m = *state;
-  char command[800], hex[65] = "";
+  char hex[65];
   const char *ours;
   kvs_model *model;
-  snprintf(command, sizeof command, "cd %s && cat %s %s %s | sha256sum", m->dir, shards[0], shards[1], shards[2]);
-  FILE *pipe = popen(command, "r");
-  assert_non_null(pipe);
-  assert_int_equal(fread(hex, 1, 64, pipe), 64);
-  assert_int_equal(pclose(pipe), 0);
+  assert_int_equal(shell_says(hex, sizeof hex, "cd %s && cat %s %s %s | sha256sum", m->dir, shards[0], shards[1], shards[2]),
+                   0);
   assert_int_equal(kvs_model_open(m->dir, &model, NULL), KVS_OK);
   assert_int_equal(kvs_model_sha256(model, &ours, NULL), KVS_OK);
   assert_string_equal(ours, hex);

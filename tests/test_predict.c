@@ -13,6 +13,8 @@
 #include <string.h>
 
 #include "kvstep/kvstep.h"
+#include "tests/database.h"
+#include "tests/support/scratch.h"
 #include "trace/store.h"
 #include "tui/drive.h"
 #include "tui/predict.h"
@@ -91,14 +93,7 @@ static bool shows(const char *words) {
 
 static void draw(int rows, int columns) { assert_true(drive_draw(&drive, rows, columns)); }
 
-static int by_sql(const char *sql) {
-  sqlite3_stmt *statement;
-  assert_int_equal(sqlite3_prepare_v2(look_db(look), sql, -1, &statement, NULL), SQLITE_OK);
-  assert_int_equal(sqlite3_step(statement), SQLITE_ROW);
-  int value = sqlite3_column_int(statement, 0);
-  sqlite3_finalize(statement);
-  return value;
-}
+static int by_sql(const char *sql) { return (int)number(look_db(look), sql); }
 
 /* ---- the four questions --------------------------------------------------------------------------------------------- */
 
@@ -461,11 +456,6 @@ static void only_the_answer_is_hidden(void **unused) {
 
 /* ---- the manual ----------------------------------------------------------------------------------------------------- */
 
-static const char *program(void) {
-  const char *named = getenv("KVSTEP");
-  return named ? named : "./kvstep";
-}
-
 /* Text as the manual's source has it. */
 static void in_troff(const char *text, char *out, size_t size) {
   static const char special[] = "\\-`^~";
@@ -481,23 +471,10 @@ static void in_troff(const char *text, char *out, size_t size) {
   }
 }
 
-static char *manual(void) {
-  char line[4200];
-  snprintf(line, sizeof line, "'%s' man", program());
-  FILE *pipe = popen(line, "r");
-  assert_non_null(pipe);
-  size_t room = 1 << 20, used;
-  char *text = malloc(room);
-  assert_non_null(text);
-  used = fread(text, 1, room - 1, pipe);
-  text[used] = '\0';
-  assert_int_equal(pclose(pipe), 0);
-  return text;
-}
-
 static void the_manual_has_every_action_with_its_keys(void **unused) {
   (void)unused;
-  char *text = manual();
+  static char text[1 << 20];
+  assert_int_equal(shell_says(text, sizeof text, "'%s' man", kvstep_binary()), 0);
   const char *section = strstr(text, ".SH KEYS\n");
   assert_non_null(section);
   char *end = strstr(section + 1, "\n.SH ");
@@ -520,18 +497,16 @@ static void the_manual_has_every_action_with_its_keys(void **unused) {
       assert_true(section && section < found);
     }
   }
-  free(text);
 }
 
 static void the_manual_renders_without_warnings(void **unused) {
   (void)unused;
-  if (system("command -v man >/dev/null && command -v groff >/dev/null") != 0) skip();
-  char line[4400];
-  snprintf(line, sizeof line,
-           "said=$('%s' man | LC_ALL=C.UTF-8 MANROFFSEQ='' MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z /dev/stdin"
-           " 2>&1 >/dev/null) && test -z \"$said\"",
-           program());
-  assert_int_equal(system(line), 0);
+  if (shell("command -v man >/dev/null && command -v groff >/dev/null") != 0) skip();
+  assert_int_equal(
+      shell("said=$('%s' man | LC_ALL=C.UTF-8 MANROFFSEQ='' MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z /dev/stdin"
+            " 2>&1 >/dev/null) && test -z \"$said\"",
+            kvstep_binary()),
+      0);
 }
 
 #define ON_TRACE(test) cmocka_unit_test_teardown(test, shut)

@@ -59,13 +59,7 @@ static void make(const kvs_model *model, const struct feed *f) {
   ok(kvs_trace_close(trace, &error));
 }
 
-static void sql(const char *statements) {
-  sqlite3 *db;
-  char *message = NULL;
-  assert_int_equal(sqlite3_open(in_folder("a.db"), &db), SQLITE_OK);
-  if (sqlite3_exec(db, statements, NULL, NULL, &message) != SQLITE_OK) fail_msg("%s: %s", statements, message);
-  sqlite3_close(db);
-}
+static void sql(const char *statements) { alter(in_folder("a.db"), statements); }
 
 /* Changes every number of a table's column. */
 static void change(const char *select, const char *update, float (*how)(float value, unsigned long long *state)) {
@@ -73,7 +67,7 @@ static void change(const char *select, const char *update, float (*how)(float va
   sqlite3_stmt *read, *write;
   unsigned long long state = 9;
   assert_int_equal(sqlite3_open(in_folder("a.db"), &db), SQLITE_OK);
-  assert_int_equal(sqlite3_exec(db, "BEGIN", NULL, NULL, NULL), SQLITE_OK);
+  execute(db, "BEGIN");
   assert_int_equal(sqlite3_prepare_v2(db, select, -1, &read, NULL), SQLITE_OK);
   assert_int_equal(sqlite3_prepare_v2(db, update, -1, &write, NULL), SQLITE_OK);
   while (sqlite3_step(read) == SQLITE_ROW) {
@@ -88,7 +82,7 @@ static void change(const char *select, const char *update, float (*how)(float va
     sqlite3_reset(write);
   }
   sqlite3_finalize(read), sqlite3_finalize(write);
-  assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+  execute(db, "COMMIT");
   sqlite3_close(db);
 }
 

@@ -218,5 +218,5 @@ int main(void) {
       SCREEN_TEST(test_cancel_and_unknown_keys),
       SCREEN_TEST(test_plays),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup, remove_folder);
 }

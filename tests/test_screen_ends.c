@@ -169,5 +169,5 @@ int main(void) {
       SCREEN_TEST(test_dies_of_segv), SCREEN_TEST(test_dies_of_others),
       SCREEN_TEST(test_closed),       SCREEN_TEST(test_closed_under_nohup),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup, remove_folder);
 }

@@ -3,12 +3,19 @@
 
 /* ---- the trace underneath ------------------------------------------------------------------------------------------- */
 
+static int open_copy(void **state) {
+  (void)state;
+  strcpy(trace, in_folder("copy.trace"));
+  return shell("cp '%s' '%s'", in_folder("t.trace"), trace);
+}
+
+static int close_copy(void **state) {
+  strcpy(trace, in_folder("t.trace"));
+  return close_pty(state);
+}
+
 static void test_trace_deleted(void **state) {
   (void)state;
-  char kept[4200];
-  snprintf(kept, sizeof kept, "%s", trace);
-  snprintf(trace, sizeof trace, "%s/deleted.trace", folder);
-  assert_int_equal(shell("cp '%s' '%s'", kept, trace), 0);
   open_screen();
   unlink(trace);
   type_and_see("l", "step 10/");
@@ -18,15 +25,10 @@ static void test_trace_deleted(void **state) {
   }
   type_and_see("h", "step 9/");
   quit_whole();
-  snprintf(trace, sizeof trace, "%s", kept);
 }
 
 static void test_trace_truncated(void **state) {
   (void)state;
-  char kept[4200];
-  snprintf(kept, sizeof kept, "%s", trace);
-  snprintf(trace, sizeof trace, "%s/cut.trace", folder);
-  assert_int_equal(shell("cp '%s' '%s'", kept, trace), 0);
   open_screen();
   assert_int_equal(truncate(trace, 8192), 0);
   type("g234567");
@@ -37,16 +39,11 @@ static void test_trace_truncated(void **state) {
   type("\007");
   assert_true(pty_wait_gone(pty, "help: every key"));
   quit_whole();
-  snprintf(trace, sizeof trace, "%s", kept);
 }
 
 /* A trace that another program writes is followed from its end on. */
 static void test_follows(void **state) {
   (void)state;
-  char kept[4200];
-  snprintf(kept, sizeof kept, "%s", trace);
-  snprintf(trace, sizeof trace, "%s/growing.trace", folder);
-  assert_int_equal(shell("cp '%s' '%s'", kept, trace), 0);
   assert_int_equal(shell("sqlite3 '%s' 'PRAGMA foreign_keys=OFF; CREATE TABLE held AS SELECT * FROM step WHERE run=1 "
                          "AND step=16; DELETE FROM step WHERE run=1 AND step=16' 2>/dev/null",
                          trace),
@@ -57,7 +54,6 @@ static void test_follows(void **state) {
   assert_int_equal(shell("sqlite3 '%s' 'INSERT INTO step SELECT * FROM held'", trace), 0);
   assert_true(pty_wait(pty, "step 16/16"));
   quit_whole();
-  snprintf(trace, sizeof trace, "%s", kept);
 }
 
 /* ---- kvstep alone, scripts, tmux ------------------------------------------------------------------------------------ */
@@ -80,12 +76,7 @@ static void test_kvstep_alone(void **state) {
 }
 
 static int play(const char *keys, const char *options) {
-  char path[512];
-  snprintf(path, sizeof path, "%s/keys", folder);
-  FILE *file = fopen(path, "w");
-  assert_non_null(file);
-  fputs(keys, file);
-  fclose(file);
+  write_file(in_folder("keys"), keys, strlen(keys));
   return shell("cd '%s' && '%s' view '%s' --keys keys %s >out 2>err </dev/null", folder, program, trace, options);
 }
 
@@ -155,10 +146,11 @@ static void test_tmux(void **state) {
 
 int main(void) {
 #define SCREEN_TEST(name) cmocka_unit_test_teardown(name, close_pty)
+#define ON_COPY(name) cmocka_unit_test_setup_teardown(name, open_copy, close_copy)
   const struct CMUnitTest tests[] = {
-      SCREEN_TEST(test_trace_deleted), SCREEN_TEST(test_trace_truncated), SCREEN_TEST(test_follows),
+      ON_COPY(test_trace_deleted), ON_COPY(test_trace_truncated), ON_COPY(test_follows),
       SCREEN_TEST(test_kvstep_alone),  SCREEN_TEST(test_script),          SCREEN_TEST(test_script_errors),
       SCREEN_TEST(test_tmux),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup, remove_folder);
 }

@@ -1,11 +1,6 @@
 /* test_screen_keys.c: any keys and sizes at a terminal: no crash, no leak, no broken screen. KVSTEP_KEYS says how many. */
 #include "at_terminal.h"
-
-static unsigned random_state;
-static int random_below(int n) {
-  random_state = random_state * 1664525U + 1013904223U;
-  return (int)((random_state >> 8) % (unsigned)n);
-}
+#include "tests/support/random.h"
 
 /* Whether the terminal shows what a screen does that was only just opened at the same place, in each of its cells. */
 static bool is_whole(struct pty *p, const void *nothing) {
@@ -80,5 +75,5 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       SCREEN_TEST(test_random_keys),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup, remove_folder);
 }

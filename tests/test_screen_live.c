@@ -5,10 +5,11 @@
 #include <sys/ioctl.h>
 
 #include "tests/support/model_files.h"
+#include "tests/support/random.h"
 
 #define SLOW_CONTEXT 100000 /* positions: a run in it does not end by itself */
 
-static char base[4200], slow[4200], slow_base[4200];
+static char base[128], slow[128], slow_base[128];
 
 /* ---- a model that is never at its end --------------------------------------------------------------------------------- */
 
@@ -48,23 +49,16 @@ static void write_slow_weights(const char *path) {
   strcat(header, "}");
   float *values = malloc(count * sizeof *values);
   assert_non_null(values);
-  unsigned random = 1;
-  for (size_t i = 0; i < count; i++) {
-    random = random * 1664525U + 1013904223U;
-    values[i] = (float)(random >> 16) / 32768.0F - 1;
-  }
+  for (size_t i = 0; i < count; i++) values[i] = (float)random_below(65536) / 32768.0F - 1;
   unsigned char *bytes = safetensors_bytes(-1, header, values, count * sizeof *values, &size);
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(bytes, 1, size, file), size);
-  assert_int_equal(fclose(file), 0);
+  write_file(path, bytes, size);
   free(bytes);
   free(values);
 }
 
 static int make_all(void **state) {
   if (setup(state) != 0) return -1;
-  char path[8400];
+  char path[160];
   snprintf(base, sizeof base, "%s/base.trace", folder);
   snprintf(slow, sizeof slow, "%s/slow", folder);
   snprintf(slow_base, sizeof slow_base, "%s/slow.trace", folder);
@@ -475,12 +469,6 @@ static void test_script(void **state) {
                    0);
 }
 
-static unsigned random_state = 20250611;
-static int random_below(int n) {
-  random_state = random_state * 1664525U + 1013904223U;
-  return (int)((random_state >> 8) % (unsigned)n);
-}
-
 static void test_any_keys(void **state) {
   (void)state;
   static const char *const keys[] = {" ",    "b",    "l",    "h", "G", "g", "j", "k", "\006", "e", "f",  "\r",
@@ -534,5 +522,5 @@ int main(void) {
       ON_COPY(test_script),
       ON_COPY(test_any_keys),
   };
-  return cmocka_run_group_tests(tests, make_all, teardown);
+  return cmocka_run_group_tests(tests, make_all, remove_folder);
 }

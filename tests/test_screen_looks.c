@@ -174,5 +174,5 @@ int main(void) {
       SCREEN_TEST(test_resize_small),     SCREEN_TEST(test_starts_tiny),      SCREEN_TEST(test_resize_large),
       SCREEN_TEST(test_resizes_in_a_row), SCREEN_TEST(test_no_such_terminal), SCREEN_TEST(test_no_terminal),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup, remove_folder);
 }

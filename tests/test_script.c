@@ -9,10 +9,7 @@ static const struct start anywhere = {-1, -1, -1, -1};
 static kvs_status play(const char *lines, int depth, long long patience) {
   sqlite3 *db;
   const char *path = in_folder("keys");
-  FILE *file = fopen(path, "w");
-  assert_non_null(file);
-  fputs(lines, file);
-  assert_int_equal(fclose(file), 0);
+  write_file(path, lines, strlen(lines));
   ok(kvs_trace_read("traces/sample-reverse.db", &db, &error));
   ok(look_open(db, &look, &error));
   const struct script_options options = {

@@ -13,6 +13,8 @@
 
 #include "kvstep/tokenizer.h"
 #include "model/weights.h"
+#include "tests/support/random.h"
+#include "tests/support/scratch.h"
 #include "text/split.h"
 #include "text/tokenizer.h"
 
@@ -29,39 +31,17 @@ static kvs_tokenizer *open_or_fail(const char *name) {
 }
 
 /* A folder of small files; a NULL is left out. */
-static const char *const file_names[] = {"vocab.json", "merges.txt", "tokenizer.json"};
-typedef struct folder {
-  char path[64];
-} folder;
-
-static folder make_folder(const char *const content[3]) {
-  folder made = {"/tmp/kvstep-tokenizer-XXXXXX"};
-  assert_non_null(mkdtemp(made.path));
-  for (int i = 0; i < 3; i++) {
-    if (!content[i]) continue;
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", made.path, file_names[i]);
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    fputs(content[i], file);
-    assert_int_equal(fclose(file), 0);
-  }
-  return made;
-}
-
-static void remove_folder(folder made) {
-  for (int i = 0; i < 3; i++) {
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", made.path, file_names[i]);
-    unlink(path);
-  }
-  assert_int_equal(rmdir(made.path), 0);
+static void fill_folder(const char *const content[3]) {
+  static const char *const names[] = {"vocab.json", "merges.txt", "tokenizer.json"};
+  assert_int_equal(make_folder(NULL), 0);
+  for (int i = 0; i < 3; i++)
+    if (content[i]) write_file(in_folder(names[i]), content[i], strlen(content[i]));
 }
 
 static kvs_tokenizer *open_small(const char *vocab, const char *merges, const char *json) {
-  folder made = make_folder((const char *const[]){vocab, merges, json});
-  kvs_tokenizer *tokenizer = open_or_fail(made.path);
-  remove_folder(made);
+  fill_folder((const char *const[]){vocab, merges, json});
+  kvs_tokenizer *tokenizer = open_or_fail(folder);
+  assert_int_equal(remove_folder(NULL), 0);
   return tokenizer;
 }
 
@@ -100,14 +80,6 @@ static void assert_round_trip(const kvs_tokenizer *tokenizer, const char *text, 
   }
   assert_int_equal(at, length);
   free(ids);
-}
-
-static uint64_t random_state = 7;
-static unsigned random_below(unsigned n) { /* SplitMix64 */
-  uint64_t z = random_state += UINT64_C(0x9E3779B97F4A7C15);
-  z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-  z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
-  return (unsigned)((z ^ z >> 31) % n);
 }
 
 /* ---- against GPT-2 ------------------------------------------------------------------------------------------------ */
@@ -209,7 +181,7 @@ static void test_random_bytes(void **state) {
                                       "\xE2\x82", "\xF0", "'s", "\xE3\x80\x80"};
   for (int round = 0; round < 3000; round++) {
     char text[256];
-    size_t length = 0, wanted = random_below(200);
+    size_t length = 0, wanted = (size_t)random_below(200);
     while (length < wanted) {
       const char *part = parts[random_below(sizeof parts / sizeof *parts)];
       if (random_below(2))
@@ -474,14 +446,14 @@ static const struct {
 static void test_hostile_files(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
-    folder made = make_folder(hostile[i].content);
+    fill_folder(hostile[i].content);
     kvs_error err = {KVS_OK, ""};
     kvs_tokenizer *tokenizer = (kvs_tokenizer *)&err;
-    kvs_status status = kvs_tokenizer_open(made.path, &tokenizer, &err);
-    remove_folder(made);
+    kvs_status status = kvs_tokenizer_open(folder, &tokenizer, &err);
+    assert_int_equal(remove_folder(NULL), 0);
     assert_null(tokenizer);
     if (status == KVS_OK || status != err.status || !strstr(err.message, hostile[i].place) ||
-        !strstr(err.message, hostile[i].found) || !strstr(err.message, made.path))
+        !strstr(err.message, hostile[i].found) || !strstr(err.message, folder))
       fail_msg("case %zu: status %d: \"%s\" lacks \"%s\" or \"%s\"", i, status, err.message, hostile[i].place,
                hostile[i].found);
   }
@@ -495,12 +467,12 @@ static void test_deep_nesting(void **state) {
   memcpy(json, "{\"a\":", 5);
   memset(json + 5, '[', DEPTH);
   json[DEPTH + 5] = '\0';
-  folder made = make_folder((const char *const[]){json, "", NULL});
+  fill_folder((const char *const[]){json, "", NULL});
   kvs_error err;
   kvs_tokenizer *tokenizer;
-  assert_int_equal(kvs_tokenizer_open(made.path, &tokenizer, &err), KVS_ERR_INPUT);
+  assert_int_equal(kvs_tokenizer_open(folder, &tokenizer, &err), KVS_ERR_INPUT);
   assert_non_null(strstr(err.message, "depth"));
-  remove_folder(made);
+  assert_int_equal(remove_folder(NULL), 0);
   free(json);
 }
 

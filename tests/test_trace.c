@@ -103,10 +103,10 @@ static void summaries_are_right_both_stored_and_reckoned(void **state) {
   (void)state;
   for (int w = 0; w < 2; w++) check_summary(ways[w]);
   sqlite3 *stored = db;
-  assert_int_equal(sqlite3_exec(db, SQL("VACUUM INTO '%s'", in_folder("bare.kvt")), NULL, NULL, NULL), SQLITE_OK);
+  execute(db, SQL("VACUUM INTO '%s'", in_folder("bare.kvt")));
   sqlite3 *writable;
   sqlite3_open(in_folder("bare.kvt"), &writable);
-  assert_int_equal(sqlite3_exec(writable, "DELETE FROM head_stat; DELETE FROM step_stat", NULL, NULL, NULL), SQLITE_OK);
+  execute(writable, "DELETE FROM head_stat; DELETE FROM step_stat");
   sqlite3_close(writable);
   ok(kvs_trace_read(in_folder("bare.kvt"), &db, &error));
   for (int w = 0; w < 2; w++) check_summary(ways[w]);

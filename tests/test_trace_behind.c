@@ -141,7 +141,7 @@ static sqlite3 *open_beside(const char *path, const char *other) {
   char sql[200];
   assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
   snprintf(sql, sizeof sql, "ATTACH '%s' AS other", other);
-  assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+  execute(db, sql);
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) assert_same(db, tables[i][0], tables[i][1]);
   return db;
 }
@@ -369,7 +369,7 @@ static void lose_a_step(const char *path, bool begun, sqlite3 **lock) {
   ok(kvs_trace_settle(trace, &error));
   sqlite3_busy_timeout(trace->db, 0);
   assert_int_equal(sqlite3_open(path, lock), SQLITE_OK);
-  assert_int_equal(sqlite3_exec(*lock, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+  execute(*lock, "BEGIN IMMEDIATE");
   ok(feed(&observer, &small_config, 3, &error));
   if (begun) observer.behind(observer.context);
 }
@@ -415,7 +415,7 @@ static void an_error_without_behind_is_told_too(void **state) {
       lose_a_step(path, false, &lock);
       if (call == SETTLED) ok(make(STEP_END)); /* of the next step, which is lost with it */
       if (leave) kvs_trace_leave_run(trace);
-      if (call == CLOSE) assert_int_equal(sqlite3_exec(lock, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+      if (call == CLOSE) execute(lock, "COMMIT");
       if (call == CLOSE && !leave) { /* it is written after all */
         ok(make(CLOSE));
       } else {

@@ -15,13 +15,6 @@ static void cannot_read(const char *path, kvs_status status, const char *words) 
   assert_says(path);
 }
 
-static void write_file(const char *path, const void *bytes, size_t length) {
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(bytes, 1, length, file), length);
-  fclose(file);
-}
-
 /* ---- paths ----------------------------------------------------------------------------------------------------- */
 
 static void writing_refuses_what_it_cannot_write(void **state) {
@@ -126,19 +119,19 @@ static void reading_tells_wrong_files_apart(void **state) {
       108);
   cannot_read(path, KVS_ERR_INPUT, "not an SQLite file");
   unlink(path);
-  execute(path, "CREATE TABLE t (x)");
+  alter(path, "CREATE TABLE t (x)");
   cannot_read(path, KVS_ERR_INPUT, "not a kvstep trace");
   refuse(path, KVS_TRACE_APPEND, KVS_ERR_INPUT, "not a kvstep trace");
-  execute(path, "PRAGMA application_id = 0x4B565354");
+  alter(path, "PRAGMA application_id = 0x4B565354");
   cannot_read(path, KVS_ERR_INPUT, "user_version is 0");
-  execute(path, "PRAGMA user_version = 1");
+  alter(path, "PRAGMA user_version = 1");
   cannot_read(path, KVS_ERR_INPUT, "`run` is missing");
   unlink(path);
   make_trace(path, 2, NULL);
-  execute(path, "PRAGMA user_version = 2");
+  alter(path, "PRAGMA user_version = 2");
   cannot_read(path, KVS_ERR_INPUT, "a newer kvstep is needed");
   refuse(path, KVS_TRACE_APPEND, KVS_ERR_INPUT, "a newer kvstep is needed");
-  execute(path, "PRAGMA user_version = 1");
+  alter(path, "PRAGMA user_version = 1");
   struct stat st;
   stat(path, &st);
   assert_int_equal(truncate(path, st.st_size - 5000), 0);
@@ -178,13 +171,13 @@ static void a_number_that_steps_still_have_is_not_given_again(void **state) {
     ok(feed(&observer, &small_config, 0, &error));
     ok(kvs_trace_end_run(trace, &error));
     ok(kvs_trace_close(trace, &error));
-    if (run == 2) execute(path, "DELETE FROM run WHERE run = 2; DELETE FROM step WHERE run = 2");
+    if (run == 2) alter(path, "DELETE FROM run WHERE run = 2; DELETE FROM step WHERE run = 2");
   }
   sqlite3 *db;
   ok(kvs_trace_read(path, &db, &error));
   assert_text(db, "SELECT group_concat(run) FROM run", "1,3");
   sqlite3_close(db);
-  execute(path, "UPDATE run SET run = 9223372036854775807 WHERE run = 3");
+  alter(path, "UPDATE run SET run = 9223372036854775807 WHERE run = 3");
   ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
   assert_status(begin(&source), KVS_ERR_INPUT, __LINE__);
   assert_says("write to another file");
@@ -217,7 +210,7 @@ static void triggers_of_a_file_do_not_run(void **state) {
   ok(begin(&source));
   ok(kvs_trace_end_run(trace, &error));
   ok(kvs_trace_close(trace, &error));
-  execute(path, "CREATE TRIGGER a BEFORE UPDATE ON run BEGIN SELECT raise(ABORT, 'never'); END;"
+  alter(path, "CREATE TRIGGER a BEFORE UPDATE ON run BEGIN SELECT raise(ABORT, 'never'); END;"
                 "CREATE TRIGGER b AFTER INSERT ON step BEGIN DELETE FROM step; END");
   sqlite3 *db;
   ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));

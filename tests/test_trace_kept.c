@@ -52,7 +52,7 @@ static void permissions_are_respected(void **state) {
   make_trace(in_folder("p.kvt"), 2, NULL);
   make_trace(in_folder("secret.kvt"), 2, NULL);
   make_trace(in_folder("wal.kvt"), 2, NULL);
-  execute(in_folder("wal.kvt"), "PRAGMA journal_mode = WAL");
+  alter(in_folder("wal.kvt"), "PRAGMA journal_mode = WAL");
   assert_false(exists(in_folder("wal.kvt"), "-wal"));
   chmod(in_folder("p.kvt"), 0444), chmod(in_folder("secret.kvt"), 0), chmod(in_folder("wal.kvt"), 0444);
   assert_int_equal(as_nobody(without_permission), 0);
@@ -181,7 +181,7 @@ static void a_full_disk_keeps_what_was_settled(void **state) {
     print_message("skipped: a small disk cannot be mounted here: %s\n", strerror(errno));
     skip();
   }
-  char path[128], copy[128], command[800];
+  char path[128], copy[128];
   snprintf(path, sizeof path, "%s/full.kvt", disk);
   snprintf(copy, sizeof copy, "%s/rescued.kvt", folder);
   ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
@@ -192,8 +192,7 @@ static void a_full_disk_keeps_what_was_settled(void **state) {
     assert_says("disk full"), assert_true(wal);
   else
     assert_false(wal);
-  snprintf(command, sizeof command, "cp %s %s; test ! -e %s-wal || cp %s-wal %s-wal", path, copy, path, path, copy);
-  assert_int_equal(system(command), 0);
+  assert_int_equal(shell("cp %s %s; test ! -e %s-wal || cp %s-wal %s-wal", path, copy, path, path, copy), 0);
   assert_int_equal(umount(disk), 0);
   sqlite3 *db;
   ok(kvs_trace_read(copy, &db, &error));
@@ -212,7 +211,7 @@ static void a_disk_that_is_full_at_the_end_keeps_a_finished_run(void **state) {
     print_message("skipped: a small disk cannot be mounted here: %s\n", strerror(errno));
     skip();
   }
-  char path[128], copy[128], command[800];
+  char path[128], copy[128];
   snprintf(path, sizeof path, "%s/end.kvt", disk);
   snprintf(copy, sizeof copy, "%s/kept.kvt", folder);
   kvs_trace_source source = made_source(&small_config);
@@ -221,13 +220,11 @@ static void a_disk_that_is_full_at_the_end_keeps_a_finished_run(void **state) {
   kvs_observer observer = kvs_trace_observer(trace);
   for (int step = 0; step < 2; step++) ok(feed(&observer, &small_config, step, &error));
   ok(kvs_trace_end_run(trace, &error));
-  snprintf(command, sizeof command, "head -c 400000 /dev/zero > %s/rest 2> %s/said", disk, folder);
-  assert_int_not_equal(system(command), 0); /* nothing is left */
+  assert_int_not_equal(shell("head -c 400000 /dev/zero > %s/rest 2> %s/said", disk, folder), 0); /* nothing is left */
   assert_status(kvs_trace_close(trace, &error), KVS_ERR_IO, __LINE__);
   trace = NULL;
   assert_says("disk full; what is kept lies in it and in");
-  snprintf(command, sizeof command, "cp %s %s && cp %s-wal %s-wal", path, copy, path, copy);
-  assert_int_equal(system(command), 0);
+  assert_int_equal(shell("cp %s %s && cp %s-wal %s-wal", path, copy, path, copy), 0);
   assert_int_equal(umount(disk), 0);
   sqlite3 *db;
   ok(kvs_trace_read(copy, &db, &error));
@@ -328,10 +325,9 @@ static void a_run_ends_well_under_a_reader(void **state) {
   ok(kvs_trace_end_run(trace, &error));
   ok(kvs_trace_close(trace, &error));
   assert_int_equal(number(reader, "SELECT count(*) FROM run WHERE finished_at IS NOT NULL"), 1);
-  char command[600], copy[300];
+  char copy[300];
   snprintf(copy, sizeof copy, "%s.copy", path); /* the file alone, without what stands beside it */
-  snprintf(command, sizeof command, "cp '%s' '%s'", path, copy);
-  assert_int_equal(system(command), 0);
+  assert_int_equal(shell("cp '%s' '%s'", path, copy), 0);
   ok(kvs_trace_read(copy, &copy_db, &error));
   assert_int_equal(number(copy_db, "SELECT count(*) FROM step"), 1);
   assert_int_equal(number(copy_db, "SELECT count(*) FROM run WHERE finished_at IS NOT NULL"), 1);
@@ -383,12 +379,10 @@ static void a_version_in_the_log_counts(void **state) {
   make_trace(path, 1, NULL);
   sqlite3 *writer, *db;
   assert_int_equal(sqlite3_open(path, &writer), SQLITE_OK);
-  assert_int_equal(sqlite3_exec(writer, "PRAGMA journal_mode = WAL; PRAGMA user_version = 2", NULL, NULL, NULL),
-                   SQLITE_OK);
+  execute(writer, "PRAGMA journal_mode = WAL; PRAGMA user_version = 2");
   assert_status(kvs_trace_read(path, &db, &error), KVS_ERR_INPUT, __LINE__);
   assert_says("a newer kvstep is needed");
-  assert_int_equal(sqlite3_exec(writer, "PRAGMA user_version = 1; PRAGMA application_id = 7", NULL, NULL, NULL),
-                   SQLITE_OK);
+  execute(writer, "PRAGMA user_version = 1; PRAGMA application_id = 7");
   assert_status(kvs_trace_read(path, &db, &error), KVS_ERR_INPUT, __LINE__);
   assert_says("not a kvstep trace");
   sqlite3_close(writer);

@@ -2,16 +2,10 @@
 #include "trace_maker.h"
 
 #include <fnmatch.h>
-#include <sys/wait.h>
 #include <time.h>
 
 #define SQLITE_CORE /* SQLite is called directly here, not as from a loadable extension */
 #include "trace/sql/row_text.h"
-
-static void execute(sqlite3 *db, const char *sql) {
-  char *message = NULL;
-  if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK) fail_msg("%.80s: %s", sql, message);
-}
 
 static sqlite3 *open_new(const char *path) {
   sqlite3 *db;
@@ -336,17 +330,6 @@ static void the_documented_inserts_make_a_trace(void **state) {
 }
 
 /* ---- stock tools ----------------------------------------------------------------------------------------------- */
-
-/* Runs a command; its exit status. */
-static int shell(const char *format, ...) {
-  char command[512];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(command, sizeof command, format, arguments);
-  va_end(arguments);
-  int status = system(command);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 /* Where the loadable extension was built: beside the tests, or in the plain build. One with sanitizers cannot be loaded
  * by a program without them. */

@@ -6,14 +6,17 @@ enum { STEPS = 8 };
 
 /* Eight steps of two layers; then `changes`. Opened at step 5, layer 1, head 0. */
 static void bend(const char *changes) {
-  sqlite3 *db;
-  char *message = NULL;
   unlink(in_folder("t.kvt"));
   make_trace(in_folder("t.kvt"), STEPS, &(kvs_log){.level = KVS_LOG_FULL, .last_step = -1});
-  assert_int_equal(sqlite3_open(in_folder("t.kvt"), &db), SQLITE_OK);
-  if (sqlite3_exec(db, changes, NULL, NULL, &message) != SQLITE_OK) fail_msg("%s", message);
-  sqlite3_close(db);
+  alter(in_folder("t.kvt"), changes);
   open_at(in_folder("t.kvt"), 1, 5, 1, 0);
+}
+
+/* A run of the real engine, with this fault, in f.db. */
+static void run_with_fault(const char *fault) {
+  assert_int_equal(shell("'%s' run -m reverse -p 'position>' -n 10 -o '%s' --force --fault %s >/dev/null 2>&1",
+                         kvstep_binary(), in_folder("f.db"), fault),
+                   0);
 }
 
 static void back_to(kvs_phase moment) {
@@ -189,13 +192,8 @@ static void faults_of_the_engine(void **state) {
       {"softmax-extent", 12, {"32 weights, sum 1.000, no mask", "i = 0..31", "    13 unwritten"}},
       {"stale-cache", 12, {"0..7 from before this run", "t = cache length 20", "length 20 → 21"}},
   };
-  const char *program = getenv("KVSTEP") ? getenv("KVSTEP") : "./kvstep";
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    char command[512];
-    snprintf(command, sizeof command,
-             "'%s' run -m reverse -p 'position>' -n 10 -o '%s' --force --fault %s >/dev/null 2>&1", program,
-             in_folder("f.db"), cases[i].fault);
-    assert_int_equal(system(command), 0);
+    run_with_fault(cases[i].fault);
     open_at(in_folder("f.db"), 1, cases[i].step, 1, 1);
     draw(80, 24);
     for (int w = 0; w < 3; w++)
@@ -210,11 +208,7 @@ static void faults_of_the_engine(void **state) {
 /* The trace has k and v as they were appended. Zeros that were stored are not what was projected, and no row that is new. */
 static void zeros_are_no_projection(void **state) {
   (void)state;
-  char command[512];
-  snprintf(command, sizeof command,
-           "'%s' run -m reverse -p 'position>' -n 10 -o '%s' --force --fault row-never-written >/dev/null 2>&1",
-           getenv("KVSTEP") ? getenv("KVSTEP") : "./kvstep", in_folder("f.db"));
-  assert_int_equal(system(command), 0);
+  run_with_fault("row-never-written");
   open_at(in_folder("f.db"), 1, 12, 1, 1);
   draw(80, 24);
   sees("cache ■■■■■■■■■■■■×· row 12: K, V zeros");

@@ -6,14 +6,6 @@
 
 static kvs_trace *trace;
 
-static UNUSED void execute(const char *path, const char *sql) {
-  sqlite3 *db;
-  char *message = NULL;
-  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-  if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK) fail_msg("%s: %s", sql, message);
-  sqlite3_close(db);
-}
-
 static UNUSED kvs_status begin(const kvs_trace_source *source) {
   return kvs_trace_begin_run_from(trace, source, NULL, NULL, NULL, &error);
 }

@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include "kvstep/kvstep.h"
+#include "tests/database.h"
+#include "tests/support/scratch.h"
 #include "trace/store.h"
 
 #define UNUSED __attribute__((unused))
@@ -132,31 +134,6 @@ static UNUSED kvs_status feed(const kvs_observer *o, const kvs_config *c, int st
   return status == KVS_OK ? o->settled(o->context, err) : status;
 }
 
-/* A folder of this process's own. */
-static char folder[64];
-
-static UNUSED int make_folder(void **state) {
-  (void)state;
-  strcpy(folder, "/tmp/kvstep-test-XXXXXX");
-  return mkdtemp(folder) && chmod(folder, 0755) == 0 ? 0 : -1;
-}
-
-static UNUSED int remove_folder(void **state) {
-  (void)state;
-  char command[96];
-  snprintf(command, sizeof command, "rm -rf %s", folder);
-  return system(command);
-}
-
-/* A path in that folder; the text is overwritten eight calls later. */
-static UNUSED const char *in_folder(const char *name) {
-  static char paths[8][128];
-  static int next;
-  char *path = paths[next++ % 8];
-  snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-  return path;
-}
-
 #define ok(call) assert_status((call), KVS_OK, __LINE__)
 static kvs_error error;
 static UNUSED void assert_status(kvs_status got, kvs_status wanted, int line) {
@@ -176,34 +153,6 @@ static UNUSED void make_trace(const char *path, int steps, const kvs_log *log) {
   for (int i = 0; i < steps; i++) ok(feed(&observer, &small_config, i, &error));
   ok(kvs_trace_end_run(trace, &error));
   ok(kvs_trace_close(trace, &error));
-}
-
-/* The one number that a query answers with; NaN for NULL. */
-static UNUSED double number(sqlite3 *db, const char *sql) {
-  sqlite3_stmt *statement;
-  if (sqlite3_prepare_v2(db, sql, -1, &statement, NULL) != SQLITE_OK) fail_msg("%s: %s", sql, sqlite3_errmsg(db));
-  int rc = sqlite3_step(statement);
-  if (rc != SQLITE_ROW) fail_msg("%s: %s", sql, rc == SQLITE_DONE ? "no row" : sqlite3_errmsg(db));
-  double value = sqlite3_column_type(statement, 0) == SQLITE_NULL ? NAN : sqlite3_column_double(statement, 0);
-  sqlite3_finalize(statement);
-  return value;
-}
-
-/* The first column of the first row as text, to be freed; "" for NULL. */
-static UNUSED char *text(sqlite3 *db, const char *sql) {
-  sqlite3_stmt *statement;
-  if (sqlite3_prepare_v2(db, sql, -1, &statement, NULL) != SQLITE_OK) fail_msg("%s: %s", sql, sqlite3_errmsg(db));
-  if (sqlite3_step(statement) != SQLITE_ROW) fail_msg("%s: no row", sql);
-  const char *value = (const char *)sqlite3_column_text(statement, 0);
-  char *copy = strdup(value ? value : "");
-  sqlite3_finalize(statement);
-  return copy;
-}
-
-static UNUSED void assert_text(sqlite3 *db, const char *sql, const char *wanted) {
-  char *got = text(db, sql);
-  if (strcmp(got, wanted)) fail_msg("%s: \"%s\", not \"%s\"", sql, got, wanted);
-  free(got);
 }
 
 static UNUSED void assert_close(double got, double wanted, double within, int line) {
