@@ -98,16 +98,15 @@ static kvs_model *model;
 static kvs_engine *engine;
 
 static int set_up(void **state) {
-  (void)state;
+  if (make_folder(state)) return -1;
   model = memory_model(shape, KVS_F32, 7);
   return kvs_engine_create(model, &(const kvs_engine_options){.threads = 1}, &engine, NULL) == KVS_OK ? 0 : -1;
 }
 
 static int tear_down(void **state) {
-  (void)state;
   kvs_engine_free(engine);
   memory_model_free(model);
-  return 0;
+  return remove_folder(state);
 }
 
 static double dot(const float *a, const float *b, int n, int stride) {
@@ -257,6 +256,17 @@ static void attends_to_too_few_or_too_many(void **state) {
   }
 }
 
+/* The very first step has nothing to attend to but itself, even so. */
+static void attends_to_itself_where_there_is_no_other(void **state) {
+  (void)state;
+  const seen *all = run_fault(engine, "attend-before-append", 0, 0);
+  kvs_error err;
+  kvs_engine_reset(engine);
+  assert_int_equal(kvs_engine_decode(engine, prompt[0], KVS_PROMPT, &err), KVS_OK);
+  assert_int_equal(all->step[0].layer[0].rows, 1);
+  for (int h = 0; h < HEADS; h++) assert_true(all->step[0].layer[0].weights[h] == 1);
+}
+
 static void masks_all_but_the_first(void **state) {
   (void)state;
   const seen *all = run_fault(engine, "mask-corner", PROMPT, 1);
@@ -302,6 +312,20 @@ static void cuts_heads_interleaved(void **state) {
     for (int i = 0; i < l->rows; i++)
       mixed += (double)l->weights[h * l->rows + i] * (double)all->step[i].layer[0].v[h + HEADS * 1];
     assert_near(l->out[h * DIM + 1], mixed);
+  }
+}
+
+/* c_proj takes the heads side by side; cut interleaved, they are put back so too. */
+static void joins_heads_interleaved(void **state) {
+  (void)state;
+  const kvs_linear *c_proj = &model->layer[1].c_proj;
+  const float *w = c_proj->w.data;
+  const seen_layer *l = &run_fault(engine, "heads-interleaved", 0, 1)->step[PROMPT].layer[1];
+  for (int j = 0; j < EMBD; j++) {
+    double sum = (double)c_proj->b[j];
+    for (int h = 0; h < HEADS; h++)
+      for (int d = 0; d < DIM; d++) sum += (double)l->out[h * DIM + d] * (double)w[(d * HEADS + h) * EMBD + j];
+    assert_near(l->attn_out[j], sum);
   }
 }
 
@@ -491,10 +515,12 @@ int main(void) {
       cmocka_unit_test(layers_share_one_buffer),
       cmocka_unit_test(drops_the_oldest_row),
       cmocka_unit_test(attends_to_too_few_or_too_many),
+      cmocka_unit_test(attends_to_itself_where_there_is_no_other),
       cmocka_unit_test(masks_all_but_the_first),
       cmocka_unit_test(scales_wrongly),
       cmocka_unit_test(softmax_over_heads),
       cmocka_unit_test(cuts_heads_interleaved),
+      cmocka_unit_test(joins_heads_interleaved),
       cmocka_unit_test(leaves_rows_of_an_earlier_prompt),
       cmocka_unit_test(feeds_again),
       cmocka_unit_test(skips_a_token),

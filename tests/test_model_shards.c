@@ -118,8 +118,8 @@ static void the_hash_is_of_the_shards_in_order(void **state) {
   char hex[65];
   const char *ours;
   kvs_model *model;
-  assert_int_equal(shell_says(hex, sizeof hex, "cd %s && cat %s %s %s | sha256sum", m->dir, shards[0], shards[1], shards[2]),
-                   0);
+  assert_int_equal(
+      shell_says(hex, sizeof hex, "cd %s && cat %s %s %s | sha256sum", m->dir, shards[0], shards[1], shards[2]), 0);
   assert_int_equal(kvs_model_open(m->dir, &model, NULL), KVS_OK);
   assert_int_equal(kvs_model_sha256(model, &ours, NULL), KVS_OK);
   assert_string_equal(ours, hex);

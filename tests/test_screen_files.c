@@ -148,8 +148,8 @@ int main(void) {
 #define SCREEN_TEST(name) cmocka_unit_test_teardown(name, close_pty)
 #define ON_COPY(name) cmocka_unit_test_setup_teardown(name, open_copy, close_copy)
   const struct CMUnitTest tests[] = {
-      ON_COPY(test_trace_deleted), ON_COPY(test_trace_truncated), ON_COPY(test_follows),
-      SCREEN_TEST(test_kvstep_alone),  SCREEN_TEST(test_script),          SCREEN_TEST(test_script_errors),
+      ON_COPY(test_trace_deleted),    ON_COPY(test_trace_truncated), ON_COPY(test_follows),
+      SCREEN_TEST(test_kvstep_alone), SCREEN_TEST(test_script),      SCREEN_TEST(test_script_errors),
       SCREEN_TEST(test_tmux),
   };
   return cmocka_run_group_tests(tests, setup, remove_folder);

@@ -211,7 +211,7 @@ static void triggers_of_a_file_do_not_run(void **state) {
   ok(kvs_trace_end_run(trace, &error));
   ok(kvs_trace_close(trace, &error));
   alter(path, "CREATE TRIGGER a BEFORE UPDATE ON run BEGIN SELECT raise(ABORT, 'never'); END;"
-                "CREATE TRIGGER b AFTER INSERT ON step BEGIN DELETE FROM step; END");
+              "CREATE TRIGGER b AFTER INSERT ON step BEGIN DELETE FROM step; END");
   sqlite3 *db;
   ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
   ok(begin(&source));

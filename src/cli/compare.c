@@ -243,7 +243,6 @@ static int run_compare(const struct command *command, struct arguments *argument
   return code;
 }
 
-static const char *const formats[] = {"table", "csv", "json", NULL};
 #define AT(member) .offset = offsetof(struct values, member)
 static const struct option options[] = {
     {.name = "fault",
@@ -280,22 +279,10 @@ static const struct option options[] = {
      .help = "write the runs that were compared, and their divergence, to a new trace"},
     {.name = "per-step", .kind = OPTION_FLAG, AT(per_step), .help = "every step, with bars"},
     {.name = "heads", .kind = OPTION_FLAG, AT(heads), .help = "how far apart each head's attention is"},
-    {.name = "output",
-     .letter = 'o',
-     .kind = OPTION_CHOICE,
-     .argument = "FORMAT",
-     AT(format),
-     .choices = formats,
-     .help = "table (default), csv or json"},
+    RESULT_FORMAT_OPTION,
     {.name = "no-store", .kind = OPTION_FLAG, AT(no_store), .help = "leave the trace's table divergence as it is"},
     {.name = "ascii", .kind = OPTION_FLAG, AT(ascii), .help = "draw with ASCII characters only"},
-    {.name = "threads",
-     .kind = OPTION_INT,
-     .argument = "N",
-     AT(threads),
-     .minimum = 1,
-     .maximum = 256,
-     .help = "threads to compute with (default: the physical cores)"},
+    THREADS_OPTION,
     {0},
 };
 static const struct positional positionals[] = {

@@ -1,4 +1,4 @@
-/* model_files.h: what `run` and `verify` share: the model with its tokenizer, the prompt, the fault. */
+/* model_files.h: what `run`, `verify` and `compare` share: the model with its tokenizer, the prompt, the fault. */
 #ifndef KVS_CLI_MODEL_FILES_H
 #define KVS_CLI_MODEL_FILES_H
 
@@ -41,6 +41,17 @@ struct prompt_source {
     .name = "special", .kind = OPTION_FLAG, .offset = offsetof(struct values, prompt.special),                         \
     .help = "in the prompt, <|endoftext|> and its like are the special tokens, not text"                               \
   }
+
+/* Another: with how many threads. The command's `struct values` has `int threads`, 0 for the default. */
+#define THREADS_OPTION                                                                                                 \
+  {                                                                                                                    \
+    .name = "threads", .kind = OPTION_INT, .argument = "N", .offset = offsetof(struct values, threads), .minimum = 1,  \
+    .maximum = 256, .help = "threads to compute with (default: the physical cores)"                                    \
+  }
+
+/* And of the positionals: the prompt's other place. */
+#define PROMPT_FROM_STDIN                                                                                              \
+  { .name = "-", .help = "read the prompt from standard input", .optional = true }
 
 /* A model that is ready to decode a prompt. Zero it first; free it with session_free, also after a failure. */
 struct session {

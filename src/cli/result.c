@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+const char *const result_formats[] = {"table", "csv", "json", NULL};
+
 /* A table's columns are as wide as their widest cell among the first rows; wider ones later only push to the right. */
 #define TABLE_ROWS 1000
 #define BLOB_SHOWN 8

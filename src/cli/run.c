@@ -217,19 +217,13 @@ static const struct option options[] = {
      .above = true,
      .help = "sample among the most probable tokens that sum to P (default: 1, all)"},
     {.name = "seed", .kind = OPTION_SEED, .argument = "S", AT(seed), .help = "of the random numbers (default: 0)"},
-    {.name = "threads",
-     .kind = OPTION_INT,
-     .argument = "N",
-     AT(threads),
-     .minimum = 1,
-     .maximum = 256,
-     .help = "threads to compute with (default: the physical cores)"},
+    THREADS_OPTION,
     {.name = "append", .kind = OPTION_FLAG, AT(append), .help = "add a run to the trace if it exists"},
     {.name = "force", .kind = OPTION_FLAG, AT(force), .help = "replace the trace if it exists"},
     {0},
 };
 static const struct positional positionals[] = {
-    {.name = "-", .help = "read the prompt from standard input", .optional = true},
+    PROMPT_FROM_STDIN,
     {0},
 };
 const struct command command_run = {

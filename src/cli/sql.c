@@ -195,15 +195,8 @@ static int run_sql(const struct command *command, struct arguments *arguments) {
   return code;
 }
 
-static const char *const formats[] = {"table", "csv", "json", NULL};
 static const struct option options[] = {
-    {.name = "output",
-     .letter = 'o',
-     .kind = OPTION_CHOICE,
-     .argument = "FORMAT",
-     .offset = offsetof(struct values, format),
-     .choices = formats,
-     .help = "table (default), csv or json"},
+    RESULT_FORMAT_OPTION,
     {0},
 };
 static const struct positional positionals[] = {

@@ -126,17 +126,11 @@ static const struct option options[] = {
      .offset = offsetof(struct values, fault_from),
      .maximum = 1e9,
      .help = "inject it from this step on (default: the first after the prompt)"},
-    {.name = "threads",
-     .kind = OPTION_INT,
-     .argument = "N",
-     .offset = offsetof(struct values, threads),
-     .minimum = 1,
-     .maximum = 256,
-     .help = "threads to compute with (default: the physical cores)"},
+    THREADS_OPTION,
     {0},
 };
 static const struct positional positionals[] = {
-    {.name = "-", .help = "read the prompt from standard input", .optional = true},
+    PROMPT_FROM_STDIN,
     {0},
 };
 const struct command command_verify = {

@@ -17,8 +17,9 @@ typedef struct kvs_step_plan {
   int rows;              /* rows that get a score: 0 .. rows-1 */
   int visible;           /* rows that get a weight: 0 .. visible-1; the others weigh exactly 0 */
   float scale;           /* scores = scale · q·K[row] */
-  bool interleaved;      /* head h takes the dimensions h, h+n_head, h+2·n_head …, not its head_dim in a row */
-  bool across_heads;     /* softmax runs over the heads of one row, not over the rows of one head */
+  bool
+      interleaved; /* head h takes the dimensions h, h+n_head, h+2·n_head …, not its head_dim in a row; in decode only */
+  bool across_heads; /* softmax runs over the heads of one row, not over the rows of one head; in decode only */
 } kvs_step_plan;
 
 /* What a fault may look at when it bends a plan. */

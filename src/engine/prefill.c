@@ -5,6 +5,7 @@
 #include "engine/share.h"
 #include "engine/step.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,11 +76,9 @@ static kvs_status project_and_append(kvs_engine *e, batch *b, int layer, kvs_err
     token_row *row = &b->rows[r];
     const float *q = s->qkv + (size_t)r * 3 * n_embd;
     row->plan = kvs_engine_plan(e, &row->place, layer);
-    row->moment = (kvs_moment){.step = &row->step,
-                               .x_in = s->x + (size_t)r * n_embd,
-                               .q = kvs_op_cut_heads(e, &row->plan, s->q_cut + (size_t)r * n_embd, q),
-                               .k = q + n_embd,
-                               .v = q + 2 * n_embd};
+    assert(!row->plan.interleaved && !row->plan.across_heads); /* heads are mistaken in decode only */
+    row->moment = (kvs_moment){
+        .step = &row->step, .x_in = s->x + (size_t)r * n_embd, .q = q, .k = q + n_embd, .v = q + 2 * n_embd};
   }
   if (report_rows(e, b, 0, b->count, KVS_PROJECT, layer, err)) return err->status;
   for (int r = 0; r < b->count; r++) {
@@ -88,20 +87,6 @@ static kvs_status project_and_append(kvs_engine *e, batch *b, int layer, kvs_err
     row->step.cache_length_after = row->plan.length_after;
   }
   return report_rows(e, b, 0, b->count, KVS_APPEND, layer, err);
-}
-
-/* The heads' results side by side, [count][n_embd]. */
-static const float *joined_heads(kvs_engine *e, const batch *b) {
-  kvs_scratch *s = &e->s;
-  size_t n_embd = (size_t)e->model->config.n_embd;
-  bool interleaved = false;
-  for (int r = 0; r < b->count; r++) interleaved |= b->rows[r].plan.interleaved;
-  if (!interleaved) return s->out;
-  for (size_t r = 0; r < (size_t)b->count; r++) {
-    const float *joined = kvs_op_join_heads(e, &b->rows[r].plan, s->joined + r * n_embd, s->out + r * n_embd);
-    if (joined == s->out + r * n_embd) memcpy(s->joined + r * n_embd, joined, n_embd * sizeof(float));
-  }
-  return s->joined;
 }
 
 static kvs_status prefill_layer(kvs_engine *e, batch *b, int layer, kvs_error *err) {
@@ -113,7 +98,7 @@ static kvs_status prefill_layer(kvs_engine *e, batch *b, int layer, kvs_error *e
     int end = begin + KVS_CHUNK < b->count ? begin + KVS_CHUNK : b->count;
     if (attend_chunk(e, b, layer, begin, end, err)) return err->status;
   }
-  kvs_op_linear(e, s->attn_out, joined_heads(e, b), b->count, &w->c_proj);
+  kvs_op_linear(e, s->attn_out, s->out, b->count, &w->c_proj);
   kvs_op_add(s->x_mid, s->x, s->attn_out, all);
   for (int r = 0; r < b->count; r++) {
     b->rows[r].moment.attn_out = s->attn_out + (size_t)r * n_embd;

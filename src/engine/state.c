@@ -12,11 +12,11 @@
 static float *floats(size_t rows, size_t columns) { return calloc(rows, columns * sizeof(float)); }
 
 static void scratch_free(kvs_scratch *s) {
-  float *all[] = {s->wte,    s->wpe,     s->x,     s->norm,  s->qkv,    s->out,   s->attn_out, s->x_mid,
-                  s->hidden, s->mlp_out, s->x_out, s->q_cut, s->joined, s->row_k, s->row_v};
+  float *all[] = {s->wte,   s->wpe,    s->x,       s->norm,  s->qkv,   s->out,  s->attn_out,
+                  s->x_mid, s->hidden, s->mlp_out, s->x_out, s->row_k, s->row_v};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
   s->wte = s->wpe = s->x = s->norm = s->qkv = s->out = s->attn_out = s->x_mid = s->hidden = s->mlp_out = s->x_out =
-      s->q_cut = s->joined = s->row_k = s->row_v = NULL;
+      s->row_k = s->row_v = NULL;
   s->rows = 0;
 }
 
@@ -25,8 +25,8 @@ kvs_status kvs_scratch_grow(kvs_engine *e, int count, kvs_error *err) {
   if (s->rows >= count) return KVS_OK;
   scratch_free(s);
   size_t rows = (size_t)count, n_embd = (size_t)e->model->config.n_embd, n_inner = (size_t)e->model->config.n_inner;
-  float **narrow[] = {&s->wte,     &s->wpe,   &s->x,     &s->norm,   &s->out,   &s->attn_out, &s->x_mid,
-                      &s->mlp_out, &s->x_out, &s->q_cut, &s->joined, &s->row_k, &s->row_v};
+  float **narrow[] = {&s->wte,   &s->wpe,     &s->x,     &s->norm,  &s->out,  &s->attn_out,
+                      &s->x_mid, &s->mlp_out, &s->x_out, &s->row_k, &s->row_v};
   bool complete = true;
   for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++) complete &= (*narrow[i] = floats(rows, n_embd)) != NULL;
   complete &= (s->qkv = floats(rows, 3 * n_embd)) != NULL;
@@ -52,6 +52,8 @@ static kvs_status allocate(kvs_engine *e, kvs_error *err) {
   e->s.pack = floats((size_t)kvs_pool_threads(e->pool), KVS_PACK_FLOATS);
   e->s.head_rows =
       floats((size_t)kvs_pool_threads(e->pool), (size_t)c->n_ctx * (size_t)c->head_dim + 2 * (size_t)c->n_head);
+  e->s.q_cut = floats(1, (size_t)c->n_embd);
+  e->s.joined = floats(1, (size_t)c->n_embd);
   size_t inner = (size_t)c->n_inner, n_embd = (size_t)c->n_embd, widest = inner > 3 * n_embd ? inner : 3 * n_embd;
   size_t in_rows = blocks_of(n_embd) * widest, in_inner = blocks_of(inner) * n_embd;
   e->s.sums = floats(1, in_rows > in_inner ? in_rows : in_inner);
@@ -59,8 +61,8 @@ static kvs_status allocate(kvs_engine *e, kvs_error *err) {
   e->shown_k = floats(1, (size_t)c->n_embd);
   e->shown_v = floats(1, (size_t)c->n_embd);
   e->prompt = calloc((size_t)c->n_ctx, sizeof *e->prompt);
-  if (!e->s.head_rows || !e->prompt || !e->s.scores || !e->s.weights || !e->s.logits || !e->s.pack || !e->s.sums ||
-      !e->last_logits || !e->shown_k || !e->shown_v)
+  if (!e->s.head_rows || !e->s.q_cut || !e->s.joined || !e->prompt || !e->s.scores || !e->s.weights || !e->s.logits ||
+      !e->s.pack || !e->s.sums || !e->last_logits || !e->shown_k || !e->shown_v)
     return kvs_fail_memory(err, "creating the engine");
   return kvs_scratch_grow(e, 1, err);
 }
@@ -101,6 +103,8 @@ void kvs_engine_free(kvs_engine *e) {
   free(e->s.pack);
   free(e->s.sums);
   free(e->s.head_rows);
+  free(e->s.q_cut);
+  free(e->s.joined);
   free(e->prompt);
   free(e->last_logits);
   free(e->shown_k);

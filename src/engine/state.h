@@ -30,7 +30,7 @@ typedef struct kvs_scratch {
   float *row_k, *row_v;    /* [rows][n_embd] the cache row that was appended, heads side by side */
   float *pack;             /* [threads][KVS_PACK_FLOATS] */
   float *sums;             /* [blocks of w.rows][w.cols] for the largest matrix of a layer */
-  float *q_cut, *joined;   /* [rows][n_embd] q cut into heads, heads joined again: only where heads are interleaved */
+  float *q_cut, *joined;   /* [n_embd] q cut into heads, heads joined again: only where heads are interleaved */
   float
       *head_rows; /* [threads][n_ctx·head_dim + 2·n_head] K or V of one interleaved head; a row's scores in all heads */
 } kvs_scratch;
