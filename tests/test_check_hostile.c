@@ -5,12 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
-#include <sqlite3.h>
 
 #include "tests/database.h"
 #include "tests/support/scratch.h"

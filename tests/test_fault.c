@@ -8,10 +8,8 @@
 
 #include <math.h>
 #include <sqlite3.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "engine/plan.h"
 #include "kvstep/kvstep.h"

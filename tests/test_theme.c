@@ -6,8 +6,6 @@
 
 #include <cmocka.h>
 #include <math.h>
-#include <stdbool.h>
-#include <string.h>
 
 #include "tui/theme.h"
 

@@ -2,7 +2,6 @@
 #include "trace_maker.h"
 
 #include <fnmatch.h>
-#include <time.h>
 
 #define SQLITE_CORE /* SQLite is called directly here, not as from a loadable extension */
 #include "trace/sql/row_text.h"

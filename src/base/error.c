@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 
 /* How many bytes the UTF-8 character at `s` has; 0 if there is none, or one that could move the cursor: C0, DEL, C1. */
 static int printable(const unsigned char *s) {

@@ -1,7 +1,6 @@
 /* compare_rows.c: comparisons as rows of a table in memory, so that csv and json are printed as those of any query. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/compare_out.h"
 #include "cli/options.h"

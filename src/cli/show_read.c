@@ -2,9 +2,7 @@
 #include "cli/show.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 void step_view_free(struct step_view *w) {
   struct vector *vectors[] = {&w->wte,    &w->wpe,     &w->x,   &w->logits,   &w->k,     &w->v,       &w->q,

@@ -1,7 +1,6 @@
 /* verify.c: `kvstep verify`: cached decode against recomputing everything from scratch. */
 #include "study/verify.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 

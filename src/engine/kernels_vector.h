@@ -22,8 +22,6 @@
  *   DOT_ROWS                              rows of x for which four of them are
  *   MIX_BLOCKS                            blocks of V rows under way at once
  */
-#include <stdbool.h>
-#include <string.h>
 
 #define LANE_VECS (KVS_LANES / WIDTH)
 #define INLINE static inline __attribute__((always_inline))

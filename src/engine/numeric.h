@@ -8,7 +8,6 @@
 #define KVS_ENGINE_NUMERIC_H
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 

@@ -4,7 +4,8 @@
 #include <assert.h>
 #include <math.h>
 
-kvs_step_plan kvs_plan_correct(const kvs_situation *s) {
+/* A correct step: the same in every layer. */
+static kvs_step_plan correct(const kvs_situation *s) {
   int P = s->cache_length; /* read BEFORE the append */
   return (kvs_step_plan){
       .position = P,           /* this token is number P: rows 0 .. P-1 are its past */
@@ -20,7 +21,7 @@ kvs_step_plan kvs_plan_correct(const kvs_situation *s) {
 }
 
 kvs_step_plan kvs_plan(const kvs_situation *s, const kvs_fault *fault) {
-  kvs_step_plan plan = kvs_plan_correct(s);
+  kvs_step_plan plan = correct(s);
   if (fault && fault->bend) fault->bend(&plan, s);
   return plan;
 }

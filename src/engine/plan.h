@@ -33,10 +33,7 @@ typedef struct kvs_situation {
   int prompt_length; /* tokens of the prompt fed up to now, the batch's included */
 } kvs_situation;
 
-/* The plan of a correct step: the same in every layer. */
-kvs_step_plan kvs_plan_correct(const kvs_situation *situation);
-
-/* The correct plan, bent by `fault` if it is not NULL. */
+/* The plan of a correct step, bent by `fault` if it is not NULL. */
 kvs_step_plan kvs_plan(const kvs_situation *situation, const kvs_fault *fault);
 
 /* KVS_ERR_CONTEXT, in words, when the plan needs a cache row or a row of wpe that does not exist. */

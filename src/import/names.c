@@ -2,7 +2,6 @@
 #include "import/names.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Numbers are taken out of a name, and `.`, `/`, `[`, `]`, `-` count as `_`: `past_key_values.0.key` is `past_key_values_key`. */

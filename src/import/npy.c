@@ -3,7 +3,6 @@
 #include "import/array.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct parser {

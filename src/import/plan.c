@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const struct piece *find(const struct plan *plan, enum quantity quantity) {
   for (size_t i = 0; i < plan->piece_count; i++)

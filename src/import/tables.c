@@ -1,6 +1,5 @@
 /* tables.c: where in which array the numbers of a step lie. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "import/plan.h"
 

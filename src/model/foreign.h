@@ -2,7 +2,6 @@
 #ifndef KVS_MODEL_FOREIGN_H
 #define KVS_MODEL_FOREIGN_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "kvstep/error.h"

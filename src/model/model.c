@@ -1,5 +1,4 @@
 /* model.c: opening a model: its directory, config.json, the weight files, and binding the one to the other. */
-#include <limits.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>

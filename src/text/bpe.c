@@ -30,7 +30,8 @@ static kvs_merge *locate(const kvs_merges *merges, uint32_t left, uint32_t right
 
 void kvs_merges_put(kvs_merges *merges, kvs_merge merge) { *locate(merges, merge.left, merge.right) = merge; }
 
-const kvs_merge *kvs_merges_find(const kvs_merges *merges, uint32_t left, uint32_t right) {
+/* The merge of these two, or NULL. */
+static const kvs_merge *find_merge(const kvs_merges *merges, uint32_t left, uint32_t right) {
   const kvs_merge *slot = locate(merges, left, right);
   return slot->rank == KVS_NO_RANK ? NULL : slot;
 }
@@ -80,7 +81,7 @@ static uint64_t pop(kvs_bpe *bpe) {
 static void pair_up(kvs_bpe *bpe, const kvs_merges *merges, uint32_t i) {
   kvs_symbol *symbol = &bpe->symbol[i];
   const kvs_merge *merge = NULL;
-  if (symbol->next != KVS_NO_SYMBOL) merge = kvs_merges_find(merges, symbol->id, bpe->symbol[symbol->next].id);
+  if (symbol->next != KVS_NO_SYMBOL) merge = find_merge(merges, symbol->id, bpe->symbol[symbol->next].id);
   symbol->rank = merge ? merge->rank : KVS_NO_RANK;
   if (!merge) return;
   symbol->merged = merge->id;

@@ -26,8 +26,6 @@ typedef struct kvs_merges {
 kvs_status kvs_merges_init(kvs_merges *merges, size_t count, kvs_error *err);
 /* Puts a merge in; one with the same parts is replaced (as in the original, where a later line wins). */
 void kvs_merges_put(kvs_merges *merges, kvs_merge merge);
-/* The merge of these two, or NULL. */
-const kvs_merge *kvs_merges_find(const kvs_merges *merges, uint32_t left, uint32_t right);
 
 /* A symbol of the piece: a link in a list from which merged symbols drop out. */
 typedef struct kvs_symbol {

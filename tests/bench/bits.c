@@ -1,7 +1,6 @@
 /* bits.c: the equalities that speed must not cost: whatever way a text is decoded, memcmp finds the same logits, K and V. */
 #include "tests/bench/bench.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
  * multiply-adds the CPU can do. */
 #include "tests/bench/bench.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,7 +1,6 @@
 /* compare_store.c: a comparison's steps in the trace's table `divergence`. */
 #include "study/compare/compare_trace.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -2,7 +2,6 @@
 #include "study/compare/diverge.h"
 
 #include <math.h>
-#include <stddef.h>
 
 /* ln Σ exp(logit), with the maximum taken out so that no exp overflows. NaN if there is no finite maximum. */
 static double log_sum_exp(const float *logits, int count) {

@@ -55,7 +55,7 @@ void live_wait(struct live *live) {
 
 /* ---- the thread ------------------------------------------------------------------------------------------------------ */
 
-void live_job_free(struct live_job *job) {
+static void free_job(struct live_job *job) {
   if (!job) return;
   live_past_free(&job->past);
   free(job->prompt);
@@ -72,7 +72,7 @@ static void *work(void *context) {
     struct live_job *job = live->job;
     pthread_mutex_unlock(&live->mutex);
     live_work(live, job);
-    live_job_free(job);
+    free_job(job);
     pthread_mutex_lock(&live->mutex);
     /* A stop that came too late for this job must not meet the next one's first step. */
     if (atomic_load(&live->stop)) live->engine_run = 0;
@@ -230,7 +230,7 @@ kvs_status live_ask(struct live *live, struct sqlite3 *db, const struct live_ord
   if (!job) return kvs_fail_memory(err, "getting ready to decode");
   kvs_status made = make_job(live, db, order, job, err);
   if (made != KVS_OK) {
-    live_job_free(job);
+    free_job(job);
     return made;
   }
   pthread_mutex_lock(&live->mutex);

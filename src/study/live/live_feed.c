@@ -2,7 +2,6 @@
 #include "study/live/live_parts.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 kvs_status live_check_stop(struct live *live, kvs_error *err) {
   return atomic_load(&live->stop) ? kvs_fail(err, KVS_ERR_CANCELLED, "stopped") : KVS_OK;

@@ -49,7 +49,6 @@ struct live_job {
   char *text; /* LIVE_PROMPT: [text_length], what was typed */
   size_t text_length;
 };
-void live_job_free(struct live_job *job);
 
 struct live {
   char *path;

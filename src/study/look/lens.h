@@ -6,8 +6,6 @@
 #ifndef KVS_STUDY_LENS_H
 #define KVS_STUDY_LENS_H
 
-#include <stdbool.h>
-
 #include "kvstep/error.h"
 #include "kvstep/model.h"
 #include "study/look/look.h"
