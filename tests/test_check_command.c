@@ -75,6 +75,24 @@ static void test_claims(void **state) {
   says("without weights");
 }
 
+/* D2 without weights: the same token in another place has another K row in layer 0, since another row of wpe was added. The fourth token is
+ * the first again; it gets the first one's row, and nothing else tells. */
+static void test_first_row_again(void **state) {
+  (void)state;
+  const char *again = in_folder("again.db");
+  assert_int_equal(run("run -m reverse -p 'abca>' -n 2 -o %s", again), 0);
+  alter(again, "DELETE FROM head_stat; DELETE FROM head_step; DELETE FROM step_vector");
+  assert_int_equal(run("check %s --no-model", again), 0);
+  says("log head_step (q, scores, weights, out)"); /* what was not there to be checked */
+  alter(again,
+        "UPDATE kv_row SET k = (SELECT k FROM kv_row WHERE step = 0 AND layer = 0) WHERE step = 3 AND layer = 0");
+  assert_int_equal(run("check %s --no-model", again), 1);
+  says("reset-to-zero");
+  says("in step 3, a position comes twice");
+  assert_int_equal(run("check %s --run 1", trace), 0);
+  if (strstr(output, "log head_step")) fail_msg("asks for what is there: %s", output);
+}
+
 /* D13: two clean runs of the same tokens hold the same rows. One K row of layer 1 is made that of the row before; layer 1's attention,
  * which would show it by itself, is not logged. */
 static void test_rerun(void **state) {
@@ -149,8 +167,9 @@ static void test_csv(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_codes), cmocka_unit_test(test_claims),
-                                     cmocka_unit_test(test_rerun), cmocka_unit_test(test_table),
-                                     cmocka_unit_test(test_json),  cmocka_unit_test(test_csv)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_codes), cmocka_unit_test(test_claims), cmocka_unit_test(test_first_row_again),
+      cmocka_unit_test(test_rerun), cmocka_unit_test(test_table),  cmocka_unit_test(test_json),
+      cmocka_unit_test(test_csv)};
   return cmocka_run_group_tests(tests, make, remove_folder);
 }
