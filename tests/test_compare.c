@@ -1,23 +1,7 @@
 /* test_compare.c: two runs beside each other: the numbers by hand, and the view as it is drawn. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "drawn.h"
 
-#include <cmocka.h>
-#include <sqlite3.h>
-
-#include "kvstep/trace.h"
 #include "study/compare/diverge.h"
-#include "study/look/look.h"
-#include "tests/database.h"
-#include "tests/support/scratch.h"
-#include "tui/drive.h"
-#include "tui/view.h"
 
 #define SAMPLE "traces/sample-reverse.db"
 #define LN2 0.69314718055994530942
@@ -105,52 +89,16 @@ static void the_other_run_is_another(void **unused) {
 
 /* ---- the view ------------------------------------------------------------------------------------------------------- */
 
-static struct drive drive;
-static struct look *look;
-static char *screen;
 static char copy[128];
 
 static void open_trace(const char *path) {
-  sqlite3 *db;
-  kvs_error error;
-  const struct start start = {-1, -1, -1, -1};
-  assert_int_equal(kvs_trace_read(path, &db, &error), KVS_OK);
-  assert_int_equal(look_open(db, &look, &error), KVS_OK);
-  assert_int_equal(drive_init(&drive, look, "t", &start, &error), KVS_OK);
+  open_at(path, -1, -1, -1, -1);
   drive_action(&drive, ACTION_VIEW_8);
-}
-
-static int shut(void **unused) {
-  (void)unused;
-  drive_free(&drive);
-  look_close(look);
-  free(screen);
-  look = NULL, screen = NULL;
-  return 0;
-}
-
-static void see(int rows, int columns) {
-  size_t size;
-  free(screen);
-  screen = NULL;
-  assert_true(drive_draw(&drive, rows, columns));
-  FILE *file = open_memstream(&screen, &size);
-  assert_non_null(file);
-  assert_true(cells_write_text(&drive.cells, file));
-  fclose(file);
-}
-
-static void shows(const char *text) {
-  if (!strstr(screen, text)) fail_msg("no \"%s\" in\n%s", text, screen);
-}
-
-static void shows_not(const char *text) {
-  if (strstr(screen, text)) fail_msg("\"%s\" in\n%s", text, screen);
 }
 
 /* The line of the list for a step, found by its mark and number; what it holds. */
 static void line_shows(const char *begin, const char *text) {
-  const char *list = strstr(screen, "KL("), *line = list ? strstr(list, begin) : NULL;
+  const char *list = strstr(screen_text(), "KL("), *line = list ? strstr(list, begin) : NULL;
   const char *end = line ? strchr(line + 1, '\n') : NULL;
   assert_non_null(end);
   char whole[1024];
@@ -168,17 +116,17 @@ static void two_runs_side_by_side(void **unused) {
   int parted = ask("SELECT min(a.step) FROM step AS a JOIN step AS b USING (step) WHERE a.run = 1 AND b.run = 2 AND"
                    " a.token <> b.token");
   assert_true(first == 9 && parted == 10);
-  see(24, 80);
-  shows("run 1 correct  beside  run 2 off-by-one");
-  shows("first difference: step 9, position 9 / 10, top-1");
-  shows("from step 10 on the texts have parted");
+  draw(80, 24);
+  sees("run 1 correct  beside  run 2 off-by-one");
+  sees("first difference: step 9, position 9 / 10, top-1");
+  sees("from step 10 on the texts have parted");
   line_shows("\n▸   9 n ", "9  = n         10! o       ≠ i ");
   line_shows("\n▸   9 n ", " first");
   line_shows("\n   10 o ", "10  ≠ i         11! i       ≠ t ");
   line_shows("\n   10 o ", " parted");
   line_shows("\n    8 > ", "8  = >          8  n       = n          0.000   0.000");
-  shows("KL(1‖2)");
-  shows("layer 0 head 0: 0.1309");
+  sees("KL(1‖2)");
+  sees("layer 0 head 0: 0.1309");
 }
 
 /* What the view shows is what SQL and plain arithmetic give. */
@@ -191,8 +139,8 @@ static void numbers_are_the_trace_s(void **unused) {
   char text[64];
   snprintf(text, sizeof text, "layer 1 head 0: %.4f", number(look_db(look), sql));
   drive_command(&drive, "layer 1");
-  see(24, 80);
-  shows(text);
+  draw(80, 24);
+  sees(text);
   double kl = 0, all_a = 0, all_b = 0;
   const struct look_vectors *a = look_vectors(look, 1, 9), *b = look_vectors(look, 2, 9);
   int words = look_run(look, 1)->n_vocab;
@@ -209,19 +157,19 @@ static void o_goes_round_past_this_run(void **unused) {
   (void)unused;
   open_trace(SAMPLE);
   drive_action(&drive, ACTION_OTHER_RUN);
-  see(24, 80);
-  shows("run 1 correct  beside  run 3 reset-to-zero");
-  shows("first difference: step 9, position 9 / 0");
+  draw(80, 24);
+  sees("run 1 correct  beside  run 3 reset-to-zero");
+  sees("first difference: step 9, position 9 / 0");
   drive_action(&drive, ACTION_OTHER_RUN);
-  see(24, 80);
-  shows("beside  run 2 off-by-one");
+  draw(80, 24);
+  sees("beside  run 2 off-by-one");
   drive_command(&drive, "run 2");
-  see(24, 80);
-  shows("run 2 off-by-one  beside  run 1 correct");
-  shows("KL(2‖1)");
+  draw(80, 24);
+  sees("run 2 off-by-one  beside  run 1 correct");
+  sees("KL(2‖1)");
   drive_action(&drive, ACTION_OTHER_RUN);
-  see(24, 80);
-  shows("run 2 off-by-one  beside  run 3 reset-to-zero");
+  draw(80, 24);
+  sees("run 2 off-by-one  beside  run 3 reset-to-zero");
 }
 
 static void d_goes_to_the_first_difference(void **unused) {
@@ -242,23 +190,23 @@ static void a_shorter_run_has_ended(void **unused) {
   open_trace(SAMPLE);
   drive_command(&drive, "run 3");
   drive_action(&drive, ACTION_LAST_STEP);
-  see(24, 80);
+  draw(80, 24);
   line_shows("\n▸  18 o ", "0!   –             o         – ");
   line_shows("\n▸  18 o ", "–       –");
-  shows("run 1 has no step 18");
+  sees("run 1 has no step 18");
 }
 
 static void what_has_not_come_is_not_shown(void **unused) {
   (void)unused;
   open_trace(SAMPLE);
   drive_action(&drive, ACTION_PREVIOUS_MOMENT);
-  see(24, 80);
+  draw(80, 24);
   line_shows("\n▸   9 n ", "10! ·");
-  shows("layer 0 head 0: 0.1309");
+  sees("layer 0 head 0: 0.1309");
   for (int i = 0; i < 4; i++) drive_action(&drive, ACTION_PREVIOUS_MOMENT);
-  see(24, 80);
-  shows("the weights are not there yet");
-  shows_not("layer 0 head 0: ");
+  draw(80, 24);
+  sees("the weights are not there yet");
+  misses("layer 0 head 0: ");
 }
 
 static void every_size_is_drawn(void **unused) {
@@ -266,11 +214,11 @@ static void every_size_is_drawn(void **unused) {
   open_trace(SAMPLE);
   for (int rows = 1; rows < 70; rows += 3)
     for (int columns = 1; columns < 260; columns += 7) assert_true(drive_draw(&drive, rows, columns));
-  see(60, 200);
-  shows("weights of layer 0 head 0, row by row");
-  see(15, 60);
-  shows("first");
-  shows("▸   9");
+  draw(200, 60);
+  sees("weights of layer 0 head 0, row by row");
+  draw(60, 15);
+  sees("first");
+  sees("▸   9");
 }
 
 /* ---- traces that lack something ------------------------------------------------------------------------------------- */
@@ -292,9 +240,9 @@ static void one_run_says_how_to_get_another(void **unused) {
   (void)unused;
   change("DELETE FROM step WHERE run > 1; DELETE FROM run WHERE run > 1");
   open_trace(copy);
-  see(24, 80);
-  shows("this trace has one run");
-  shows("--append --fault off-by-one");
+  draw(80, 24);
+  sees("this trace has one run");
+  sees("--append --fault off-by-one");
   drive_action(&drive, ACTION_OTHER_RUN);
   assert_string_equal(drive.state.message, "this trace has one run");
   drive_action(&drive, ACTION_DIFFERENCE);
@@ -305,21 +253,21 @@ static void without_logits_the_top_tokens_remain(void **unused) {
   (void)unused;
   change("UPDATE step_vector SET logits = NULL WHERE run = 2");
   open_trace(copy);
-  see(24, 80);
+  draw(80, 24);
   line_shows("\n▸   9 n ", "o       ≠ i              –       –");
   change("DELETE FROM top_token WHERE run = 1; DELETE FROM head_step WHERE run = 2");
   shut(NULL);
   open_trace(copy);
-  see(24, 80);
+  draw(80, 24);
   line_shows("\n▸   9 n ", "10! –         i              –       –");
-  shows("layer 0 head 0: not logged in both runs");
+  sees("layer 0 head 0: not logged in both runs");
 }
 
 static void logits_alone_tell_the_top_token(void **unused) {
   (void)unused;
   change("DELETE FROM top_token");
   open_trace(copy);
-  see(24, 80);
+  draw(80, 24);
   line_shows("\n▸   9 n ", "10! #14     ≠ #8 "); /* o and i */
 }
 
@@ -330,10 +278,10 @@ static void like_runs_do_not_differ(void **unused) {
          "UPDATE top_token SET token = (SELECT a.token FROM top_token AS a WHERE a.run = 1 AND a.step = top_token.step"
          " AND a.rank = top_token.rank) WHERE run = 2");
   open_trace(copy);
-  see(24, 80);
-  shows("no step differs in token, position or top-1");
-  shows("the same tokens so far");
-  shows_not("first");
+  draw(80, 24);
+  sees("no step differs in token, position or top-1");
+  sees("the same tokens so far");
+  misses("first");
 }
 
 int main(void) {

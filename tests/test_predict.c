@@ -1,48 +1,17 @@
 /* test_predict.c: the next number, asked for: which question where, right and wrong, hidden and shown, on the sample traces; and that
  * the manual has every key. KVSTEP names the binary. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "drawn.h"
 
-#include <cmocka.h>
 #include <ctype.h>
-#include <sqlite3.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "kvstep/kvstep.h"
-#include "tests/database.h"
-#include "tests/support/scratch.h"
-#include "trace/store.h"
-#include "tui/drive.h"
 #include "tui/predict.h"
-#include "tui/view.h"
 
 #define REVERSE "traces/sample-reverse.db"
 #define AUSTEN "traces/sample-austen.db" /* layers 0 and 3 are logged */
 
-static struct look *look;
-static struct drive drive;
-
 /* ---- helpers -------------------------------------------------------------------------------------------------------- */
 
-static void open_trace(const char *path) {
-  kvs_error err;
-  sqlite3 *db;
-  if (kvs_trace_read(path, &db, &err) != KVS_OK || look_open(db, &look, &err) != KVS_OK) fail_msg("%s", err.message);
-  const struct start start = {-1, -1, -1, -1};
-  if (drive_init(&drive, look, path, &start, &err) != KVS_OK) fail_msg("%s", err.message);
-}
-
-static int shut(void **state) {
-  (void)state;
-  drive_free(&drive);
-  look_close(look);
-  look = NULL;
-  return 0;
-}
+static void open_trace(const char *path) { open_at(path, -1, -1, -1, -1); }
 
 /* To a step of run 1, at one of its moments. */
 static void stand(int run, int step, kvs_phase moment) {
@@ -82,17 +51,6 @@ static void line_of(int row, int from, int to, char *text, size_t size) {
   }
 }
 
-static bool shows(const char *words) {
-  char text[4096];
-  for (int row = 0; row < drive.cells.rows; row++) {
-    line_of(row, 0, drive.cells.columns, text, sizeof text);
-    if (strstr(text, words)) return true;
-  }
-  return false;
-}
-
-static void draw(int rows, int columns) { assert_true(drive_draw(&drive, rows, columns)); }
-
 static int by_sql(const char *sql) { return (int)number(look_db(look), sql); }
 
 /* ---- the four questions --------------------------------------------------------------------------------------------- */
@@ -122,8 +80,8 @@ static void t_of_the_next_step(void **unused) {
   answer("10");
   at(10, KVS_READ_LENGTH);
   assert_string_equal(drive.state.message, "right: t = 10: the cache holds 10 rows before this append  [1 of 1 right]");
-  draw(24, 80);
-  assert_true(shows("t = cache length 10"));
+  draw(80, 24);
+  sees("t = cache length 10");
   static const struct {
     const char *typed, *said;
   } wrong[] = {{"11", "before this append; you said 11, the length after it"},
@@ -147,8 +105,8 @@ static void length_after_the_append(void **unused) {
   answer("11");
   at(10, KVS_APPEND);
   assert_non_null(strstr(drive.state.message, "right: length 11: 10 before this append, and one new row"));
-  draw(24, 80);
-  assert_true(shows("length 10 → 11"));
+  draw(80, 24);
+  sees("length 10 → 11");
   stand(1, 10, KVS_PROJECT);
   answer("10");
   at(10, KVS_APPEND);
@@ -224,18 +182,20 @@ static void a_faulty_run_is_asked_for_what_is_right(void **unused) {
   answer("10");
   assert_string_equal(drive.state.message, "right: t = 10: the cache holds 10 rows before this append; this run used 11"
                                            "  [1 of 1 right]");
-  draw(24, 80);
-  assert_true(shows("; this run used 11")); /* on two lines: it is longer than one */
-  assert_true(shows("[1 of 1 right]"));
-  draw(15, 60); /* the smallest screen has it whole, too */
-  assert_true(shows("right: t = 10: the cache holds 10 rows"));
-  assert_true(shows("[1 of 1 right]"));
+  draw(80, 24);
+  assert_true(row_of("; this run used 11") >= 0); /* on two lines: it is longer than one */
+  sees("[1 of 1 right]");
+  draw(60, 15); /* the smallest screen has it whole, too */
+  sees("right: t = 10: the cache holds 10 rows");
+  sees("[1 of 1 right]");
   stand(2, 9, KVS_LOGITS);
   answer("11");
   assert_non_null(strstr(drive.state.message, "wrong: t = 10"));
   assert_non_null(strstr(drive.state.message, "you said 11, the length after it; this run used 11"));
-  draw(15, 60); /* three lines */
-  assert_true(shows("wrong: t = 10") && shows("you said 11") && shows("right]"));
+  draw(60, 15); /* three lines */
+  sees("wrong: t = 10");
+  sees("you said 11");
+  sees("right]");
   stand(3, 9, KVS_LOGITS);
   answer("0");
   assert_non_null(strstr(drive.state.message, "you said 0, as if the cache were empty; this run used 0"));
@@ -291,8 +251,8 @@ static void only_digits_are_taken(void **unused) {
   assert_false(drive.state.quit);
   type("99999999999999999999");
   assert_int_equal(strlen(drive.state.line), 9);
-  draw(24, 80);
-  assert_true(shows("only digits, Backspace"));
+  draw(80, 24);
+  sees("only digits, Backspace");
   drive_key(&drive, KEYS_ENTER);
   assert_non_null(strstr(drive.state.message, "; you said 999999999"));
 }
@@ -319,8 +279,8 @@ static void what_is_not_there_is_not_asked(void **unused) {
   drive_action(&drive, ACTION_PREDICT);
   assert_int_equal(drive.state.mode, INPUT_PREDICT);
   drive_command(&drive, "layer 1"); /* a script may do this under an open question */
-  draw(24, 80);
-  assert_true(shows("were not logged"));
+  draw(80, 24);
+  sees("were not logged");
   drive_key(&drive, KEYS_ESCAPE);
   assert_int_equal(drive.state.mode, INPUT_KEYS);
 }
@@ -395,8 +355,8 @@ static void nothing_gives_the_answer_away(void **unused) {
         static const enum view_id open_views[] = {VIEW_STEP, VIEW_CACHE, VIEW_NEXT};
         for (int i = 0; i < 3; i++) {
           drive.state.view = open_views[i];
-          draw(26, 90); /* under 100 columns there are no graphs among the rows */
-          assert_false(shows("hidden while"));
+          draw(90, 26); /* under 100 columns there are no graphs among the rows */
+          misses("hidden while");
           if (p.kind != PREDICT_HEAVIEST)
             count_is_hidden(&p);
           else if (i == 0)
@@ -419,11 +379,11 @@ static void views_that_would_tell_are_covered_and_no_others(void **unused) {
       stand(1, 10, cases[i].moment);
       drive.state.view = (enum view_id)view;
       drive_key(&drive, 'p');
-      draw(24, 80);
-      assert_int_equal(shows("hidden while the question is open"), cases[i].covered[view] == '1');
+      draw(80, 24);
+      assert_int_equal(row_of("hidden while the question is open") >= 0, cases[i].covered[view] == '1');
       drive_key(&drive, KEYS_ESCAPE);
-      draw(24, 80);
-      assert_false(shows("hidden while the question is open"));
+      draw(80, 24);
+      misses("hidden while the question is open");
       assert_int_equal(drive.state.view, view);
     }
 }
@@ -433,7 +393,7 @@ static void only_the_answer_is_hidden(void **unused) {
   open_trace(REVERSE);
   stand(1, 9, KVS_LOGITS);
   drive_key(&drive, 'p');
-  draw(24, 80);
+  draw(80, 24);
   static const char *const there[] = {"step 9/17",
                                       "9 n  ",
                                       "read before the append = 9",
@@ -443,15 +403,15 @@ static void only_the_answer_is_hidden(void **unused) {
                                       "predict  which t",
                                       "logits  next: o",
                                       "i = 0..9"};
-  for (size_t i = 0; i < sizeof there / sizeof *there; i++) assert_true(shows(there[i]));
+  for (size_t i = 0; i < sizeof there / sizeof *there; i++) sees(there[i]);
   stand(1, 16, KVS_LOGITS); /* t will be 17, which is the last step's number as well */
   drive_key(&drive, 'p');
-  draw(24, 80);
-  assert_true(shows("step 16/?"));
-  draw(15, 60);
-  assert_true(shows("predict  which t"));
-  assert_true(shows("Escape skip and show"));
-  draw(3, 10); /* too small for anything */
+  draw(80, 24);
+  sees("step 16/?");
+  draw(60, 15);
+  sees("predict  which t");
+  sees("Escape skip and show");
+  draw(10, 3); /* too small for anything */
 }
 
 /* ---- the manual ----------------------------------------------------------------------------------------------------- */

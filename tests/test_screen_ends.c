@@ -19,13 +19,18 @@ static bool at_prompt(struct pty *p, const void *nothing) {
   return false;
 }
 
-static void test_suspend(void **state) {
-  (void)state;
-  char line[9000];
+/* The screen, started by a shell that it can be stopped to. */
+static void open_from_shell(void) {
+  char line[512];
   open_shell();
   snprintf(line, sizeof line, "'%s' view '%s'\r", program, trace);
   type(line);
   assert_true(pty_wait(pty, "step 9/"));
+}
+
+static void test_suspend(void **state) {
+  (void)state;
+  open_from_shell();
   type("\032");
   assert_true(pty_wait_for(pty, at_prompt, NULL));
   assert_false(pty->alternate);
@@ -46,11 +51,7 @@ static void test_suspend(void **state) {
 /* ^Z while SQLite works stops the program and the query with it; after fg both go on, and ^C ends the query alone. */
 static void test_suspend_in_a_query(void **state) {
   (void)state;
-  char line[9000];
-  open_shell();
-  snprintf(line, sizeof line, "'%s' view '%s'\r", program, trace);
-  type(line);
-  assert_true(pty_wait(pty, "step 9/"));
+  open_from_shell();
   type(";WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n\r");
   assert_true(pty_wait(pty, "still at it"));
   type("\032");

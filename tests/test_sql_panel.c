@@ -1,33 +1,22 @@
 /* test_sql_panel.c: questions in SQL on a small trace: answers, errors, an end to the endless, words to complete, and the view. */
-#include "trace_maker.h"
+#include "drawn.h"
 
-#include <sqlite3.h>
-
-#include "study/look/look.h"
-#include "tui/drive.h"
 #include "tui/sql_panel.h"
 
 #define STEPS 6
 
-static struct look *look;
-static struct drive drive;
 static struct sql_panel *panel; /* the drive's */
 
 static int open_drive(void **state) {
   if (make_folder(state)) return -1;
   make_trace(in_folder("a.db"), STEPS, NULL);
-  sqlite3 *db;
-  const struct start start = {-1, -1, -1, -1};
-  if (kvs_trace_read(in_folder("a.db"), &db, &error) != KVS_OK) return -1;
-  if (look_open(db, &look, &error) != KVS_OK) return -1;
-  if (drive_init(&drive, look, "a.db", &start, &error) != KVS_OK) return -1;
+  if (!try_open(in_folder("a.db"), &(struct start){-1, -1, -1, -1})) return -1;
   panel = drive.sql;
   return 0;
 }
 
 static int close_drive(void **state) {
-  drive_free(&drive);
-  look_close(look);
+  shut(state);
   return remove_folder(state);
 }
 
@@ -64,26 +53,8 @@ static void see_column_(int column, const char *wanted, int line) {
 }
 #define see_column(column, wanted) see_column_((column), (wanted), __LINE__)
 
-/* The screen's text, one line per row. */
-static const char *screen(int rows, int columns) {
-  static char text[64 * 1024];
-  assert_true(drive_draw(&drive, rows, columns));
-  size_t used = 0;
-  for (int r = 0; r < rows; r++) {
-    for (int c = 0; c < columns; c++)
-      used += (size_t)snprintf(text + used, sizeof text - used, "%s", cells_at(&drive.cells, r, c)->text);
-    text[used++] = '\n';
-  }
-  text[used] = '\0';
-  return text;
-}
-
-static void see_(int rows, int columns, const char *words, int line) {
-  const char *all = screen(rows, columns);
-  if (!strstr(all, words)) fail_msg("line %d: \"%s\" is not on the screen:\n%s", line, words, all);
-}
-#define see(words) see_(24, 80, (words), __LINE__)
-#define see_small(words) see_(15, 60, (words), __LINE__)
+#define see(words) (draw(80, 24), sees(words))
+#define see_small(words) (draw(60, 15), sees(words))
 
 static void keys(const char *names) {
   char copy[256], *rest = copy;
@@ -492,7 +463,8 @@ static void columns_scroll_to_the_chosen_one(void **state) {
   see_small("a text that is longer than any …");
   keys("l l l l l");
   see_small("gamma  delta  epsilon  zeta");
-  assert_null(strstr(screen(15, 60), "alpha "));
+  draw(60, 15);
+  misses("alpha ");
   see_small("column 6 of 6");
 }
 

@@ -165,12 +165,7 @@ static void a_number_that_steps_still_have_is_not_given_again(void **state) {
   const char *path = in_folder("orphans.kvt");
   kvs_trace_source source = made_source(&small_config);
   for (int run = 1; run <= 3; run++) {
-    ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
-    ok(begin(&source));
-    kvs_observer observer = kvs_trace_observer(trace);
-    ok(feed(&observer, &small_config, 0, &error));
-    ok(kvs_trace_end_run(trace, &error));
-    ok(kvs_trace_close(trace, &error));
+    make_trace(path, 1, NULL);
     if (run == 2) alter(path, "DELETE FROM run WHERE run = 2; DELETE FROM step WHERE run = 2");
   }
   sqlite3 *db;
@@ -213,12 +208,7 @@ static void triggers_of_a_file_do_not_run(void **state) {
   alter(path, "CREATE TRIGGER a BEFORE UPDATE ON run BEGIN SELECT raise(ABORT, 'never'); END;"
               "CREATE TRIGGER b AFTER INSERT ON step BEGIN DELETE FROM step; END");
   sqlite3 *db;
-  ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
-  ok(begin(&source));
-  kvs_observer observer = kvs_trace_observer(trace);
-  ok(feed(&observer, &small_config, 0, &error));
-  ok(kvs_trace_end_run(trace, &error));
-  ok(kvs_trace_close(trace, &error));
+  make_trace(path, 1, NULL);
   ok(kvs_trace_read(path, &db, &error));
   assert_int_equal(number(db, "SELECT count(*) FROM step"), 1);
   sqlite3_close(db);
