@@ -12,15 +12,14 @@
 #include "kvstep/tokenizer.h"
 #include "model/weights.h"
 #include "tests/support/memory_model.h"
+#include "tests/support/scratch.h"
 
 enum { ROUNDS = 15 };
 
 /* ---- a model's directory ---------------------------------------------------------------------------------------------- */
 
-static FILE *create(const char *folder, const char *name) {
-  char path[128];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  FILE *file = fopen(path, "w");
+static FILE *create(const char *name) {
+  FILE *file = fopen(in_folder(name), "w");
   if (!file) abort();
   return file;
 }
@@ -75,9 +74,9 @@ static void put_all(tensors *t, const kvs_model *model) {
   while (t->length % 8) t->header[t->length++] = ' ';
 }
 
-static void write_model(const char *folder, const kvs_model *model) {
+static void write_model(const kvs_model *model) {
   const kvs_config *c = &model->config;
-  FILE *config = create(folder, "config.json"), *file = create(folder, "model.safetensors");
+  FILE *config = create("config.json"), *file = create("model.safetensors");
   fprintf(config,
           "{\"model_type\":\"gpt2\",\"n_layer\":%d,\"n_head\":%d,\"n_embd\":%d,\"n_positions\":%d,\"vocab_size\":%d,"
           "\"activation_function\":\"gelu_new\",\"layer_norm_epsilon\":1e-5}",
@@ -95,8 +94,8 @@ static void write_model(const char *folder, const kvs_model *model) {
 
 /* 256 bytes, 50,000 merges and a last word: as many as GPT-2 has. Word i > 255 is word i / 7 and one byte more, so that each is made
  * of two that are there before it. */
-static void write_vocabulary(const char *folder, int words) {
-  FILE *vocab = create(folder, "vocab.json"), *merges = create(folder, "merges.txt");
+static void write_vocabulary(int words) {
+  FILE *vocab = create("vocab.json"), *merges = create("merges.txt");
   static char text[60000][24];
   int count = 0;
   for (int byte = 0; byte < 256;
@@ -133,7 +132,7 @@ static void add(const char *what, const double *seconds, double at_most) {
   bench_add(&result);
 }
 
-static void measure_opening(const char *folder) {
+static void measure_opening(void) {
   kvs_error err;
   double model_seconds[ROUNDS], words_seconds[ROUNDS];
   for (int r = -1; r < ROUNDS; r++) {
@@ -183,9 +182,9 @@ double bench_run(char *const *arguments, bool to_first_byte) {
   return to_first_byte ? first : kvs_now() - start;
 }
 
-static void measure_program(const char *folder) {
-  char trace[64];
-  snprintf(trace, sizeof trace, "%s/run.db", folder);
+static void measure_program(void) {
+  char trace[128];
+  strcpy(trace, in_folder("run.db"));
   char *program = bench_program();
   char *first[] = {program, "run", "-p", "It is a truth", "-n", "1", NULL};
   char *ten[] = {program, "run", "-p", "It is a truth", "-n", "10", "-o", trace, "--force", NULL};
@@ -201,14 +200,12 @@ static void measure_program(const char *folder) {
 }
 
 void bench_loading(void) {
-  char folder[] = "/tmp/kvstep-bench.XXXXXX", command[64];
-  if (!mkdtemp(folder)) abort();
+  if (make_folder(NULL)) abort();
   kvs_model *model = bench_model_124m(KVS_F32);
-  write_model(folder, model);
-  write_vocabulary(folder, model->config.n_vocab);
+  write_model(model);
+  write_vocabulary(model->config.n_vocab);
   memory_model_free(model);
-  measure_opening(folder);
-  measure_program(folder);
-  snprintf(command, sizeof command, "rm -r %s", folder);
-  if (system(command) != 0) bench_say("bench: %s stays behind", folder);
+  measure_opening();
+  measure_program();
+  if (remove_folder(NULL)) bench_say("bench: %s stays behind", folder);
 }

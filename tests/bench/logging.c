@@ -12,6 +12,7 @@
 #include "engine/share.h"
 #include "model/weights.h"
 #include "tests/support/memory_model.h"
+#include "tests/support/scratch.h"
 #include "trace/store.h"
 
 enum { STEPS = 512, WINDOW = 32 };
@@ -126,15 +127,12 @@ static void measure(const kvs_model *model, kvs_log_level level, int threads, co
 
 void bench_logging(void) {
   kvs_model *model = bench_model_124m(KVS_F32);
-  char path[] = "/tmp/kvstep-bench.XXXXXX";
-  if (!mkdtemp(path)) abort();
-  char file[64];
-  snprintf(file, sizeof file, "%s/trace.db", path);
+  if (make_folder(NULL)) abort();
+  const char *file = in_folder("trace.db");
   int most = kvs_pool_default_threads();
   if (most > 1) measure(model, KVS_LOG_ATTENTION, most - 1, file);
   measure(model, KVS_LOG_ATTENTION, most, file);
   measure(model, KVS_LOG_FULL, most, file);
-  unlink(file);
-  rmdir(path);
+  remove_folder(NULL);
   memory_model_free(model);
 }

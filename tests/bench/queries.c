@@ -10,6 +10,7 @@
 #include "engine/share.h"
 #include "kvstep/trace.h"
 #include "study/look/look.h"
+#include "tests/support/scratch.h"
 #include "tui/drive.h"
 
 enum { STEPS = 512, ROUNDS = 9, LAYERS = 12, EMBD = 768 };
@@ -109,9 +110,8 @@ void bench_queries(void) {
                             "layer = 6 AND head = 5";
   static const char average[] = "SELECT avg(weight), count(*) FROM attention WHERE run = 1 AND layer = 6 AND head < 8";
   static const char summary[] = "SELECT count(*), avg(entropy), max(max_weight) FROM head_summary WHERE run = 1";
-  char folder[] = "/tmp/kvstep-bench.XXXXXX", path[64];
-  if (!mkdtemp(folder)) abort();
-  snprintf(path, sizeof path, "%s/trace.db", folder);
+  if (make_folder(NULL)) abort();
+  const char *path = in_folder("trace.db");
   bench_made_up_trace(path, 1, STEPS);
   kvs_error err;
   sqlite3 *plain, *fast;
@@ -124,8 +124,7 @@ void bench_queries(void) {
   measure(fast, "extension", "head_summary of 512 steps", summary, 300);
   sqlite3_close(plain);
   sqlite3_close(fast);
-  unlink(path);
-  rmdir(folder);
+  remove_folder(NULL);
 }
 
 /* ---- the screen -------------------------------------------------------------------------------------------------- */
@@ -145,9 +144,8 @@ static void frames(struct drive *drive, const char *what, enum action action, in
 }
 
 void bench_screen(void) {
-  char folder[] = "/tmp/kvstep-bench.XXXXXX", path[64];
-  if (!mkdtemp(folder)) abort();
-  snprintf(path, sizeof path, "%s/trace.db", folder);
+  if (make_folder(NULL)) abort();
+  const char *path = in_folder("trace.db");
   bench_made_up_trace(path, 1, STEPS);
   kvs_error err;
   sqlite3 *db;
@@ -162,6 +160,5 @@ void bench_screen(void) {
   frames(&drive, "next step", ACTION_NEXT_STEP, 60, 200);
   drive_free(&drive);
   look_close(look);
-  unlink(path);
-  rmdir(folder);
+  remove_folder(NULL);
 }
