@@ -33,6 +33,12 @@ static void an_engine_says_what_it_decodes_with(void **state) {
   ok(kvs_engine_create(model, NULL, &engine, &error));
   assert_string_equal(kvs_engine_kernel(engine), kvs_kernel_name(0)); /* the fastest */
   kvs_engine_free(engine);
+  /* `--threads` is said to go to 256. */
+  assert_status(kvs_engine_create(model, &(kvs_engine_options){257, NULL}, &engine, &error), KVS_ERR_USAGE, __LINE__);
+  assert_null(engine);
+  ok(kvs_engine_create(model, &(kvs_engine_options){256, NULL}, &engine, &error));
+  assert_int_equal(kvs_engine_threads(engine), 256);
+  kvs_engine_free(engine);
   memory_model_free(model);
 }
 

@@ -75,6 +75,20 @@ static void top_k_and_top_p_cut_the_tail(void **unused) {
   assert_int_equal(counts[2], N);
 }
 
+/* A logit that is no number has no probability, and takes none from the others; more than there are may be kept. */
+static void no_number_is_never_drawn(void **unused) {
+  (void)unused;
+  enum { N = 20000 };
+  const float broken[] = {NAN, -1.38629436f, -0.69314718f, -1.38629436f}; /* 1 : 2 : 1 */
+  int counts[4] = {0};
+  kvs_sampler *s = sampler(1, 9, 1, 5);
+  for (int i = 0; i < N; i++) counts[kvs_sampler_next(s, broken)]++;
+  kvs_sampler_free(s);
+  assert_int_equal(counts[0], 0);
+  assert_share(counts[1], N, 0.25);
+  assert_share(counts[2], N, 0.5);
+}
+
 static void the_same_seed_gives_the_same_tokens(void **unused) {
   (void)unused;
   kvs_sampler *a = sampler(1, 0, 1, 99), *b = sampler(1, 0, 1, 99), *c = sampler(1, 0, 1, 100);
@@ -125,6 +139,7 @@ int main(void) {
       cmocka_unit_test(greedy_takes_the_largest_and_the_lowest_id),
       cmocka_unit_test(shares_follow_the_probabilities),
       cmocka_unit_test(top_k_and_top_p_cut_the_tail),
+      cmocka_unit_test(no_number_is_never_drawn),
       cmocka_unit_test(the_same_seed_gives_the_same_tokens),
       cmocka_unit_test(the_random_numbers_are_splitmix64),
       cmocka_unit_test(logprob_and_entropy_by_hand),
