@@ -175,6 +175,22 @@ static void test_tokens(void **state) { /* D8 */
       false, NULL, -1); /* in a batch: not chosen */
 }
 
+/* Step 5 held another token for the best than was fed next. Where both were as good, either may have been chosen. */
+#define OTHER_BEST                                                                                                     \
+  "DELETE FROM step_vector; CREATE TEMP TABLE two AS SELECT rank, token FROM top_token WHERE step = 5 AND rank <= 2; " \
+  "UPDATE top_token SET token = (SELECT t.token FROM two AS t WHERE t.rank = 3 - top_token.rank) "                     \
+  "WHERE step = 5 AND rank <= 2;"
+
+static void test_equal_best(void **state) { /* D8 */
+  (void)state;
+  EXPECT(OTHER_BEST "UPDATE top_token SET logit = 2, probability = 0.3 WHERE step = 5 AND rank <= 2;"
+                    "UPDATE step SET logprob = ln(0.3) WHERE step = 6",
+         false, NULL, -1);
+  EXPECT(OTHER_BEST "UPDATE top_token SET logit = 4 - rank, probability = 0.3 / rank WHERE step = 5 AND rank <= 2;"
+                    "UPDATE step SET logprob = ln(0.15) WHERE step = 6",
+         false, "last-token-twice", 6); /* this model says one token again and again */
+}
+
 /* Two mistakes at once are both named, each from its own step on. */
 static void test_mixture(void **state) {
   (void)state;
@@ -251,10 +267,10 @@ static void test_matrix(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_right),     cmocka_unit_test(test_lengths),
-                                     cmocka_unit_test(test_claims),    cmocka_unit_test(test_events),
-                                     cmocka_unit_test(test_attention), cmocka_unit_test(test_tokens),
-                                     cmocka_unit_test(test_mixture),   cmocka_unit_test(test_blind),
-                                     cmocka_unit_test(test_least),     cmocka_unit_test(test_matrix)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_right),      cmocka_unit_test(test_lengths),   cmocka_unit_test(test_claims),
+      cmocka_unit_test(test_events),     cmocka_unit_test(test_attention), cmocka_unit_test(test_tokens),
+      cmocka_unit_test(test_equal_best), cmocka_unit_test(test_mixture),   cmocka_unit_test(test_blind),
+      cmocka_unit_test(test_least),      cmocka_unit_test(test_matrix)};
   return cmocka_run_group_tests(tests, open_model, close_model);
 }
