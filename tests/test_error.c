@@ -19,6 +19,9 @@ static const char *shown(const char *argument) {
 static void characters_stay(void **state) {
   (void)state;
   assert_string_equal(shown("a é ␠ 😀 \xC2\xA0"), "[a é ␠ 😀 \xC2\xA0]");
+  /* The first and the last of each length, and those beside the surrogates. */
+  assert_string_equal(shown("\u07ff\u0800\u0e01\ud7ff\ue000\uffff\U00010000\U0010ffff"),
+                      "[\u07ff\u0800\u0e01\ud7ff\ue000\uffff\U00010000\U0010ffff]");
 }
 
 static void what_moves_the_cursor_is_replaced(void **state) {

@@ -1,6 +1,7 @@
 /* test_map.c: shades of weights, views that wait for the moment, and frames that somebody waits for. */
 #include "drawn.h"
 
+#include "study/look/attention.h"
 #include "tui/view.h"
 
 /* Even attention is seen however many rows there are, the heavier weight is the brighter one, and all of it is between 0 and 1. */
@@ -20,6 +21,15 @@ static void shades_rise_with_the_weight(void **state) {
   draw(80, 24);
   for (int i = 0; i < 200; i++) draw_weight(&drive.cells, cells_area(&drive.cells), 0, 0, 1.0 / 200, 200);
   assert_string_equal(cells_at(&drive.cells, 0, 0)->text, "░");
+}
+
+/* A row without weight is hidden where its score would have given it one, e^-80 of the largest being none: by definition. */
+static void hidden_rows_by_hand(void **state) {
+  (void)state;
+  const float scores[] = {5, 5, -74, -76, 5}, weights[] = {0, 0.5f, 0, 0, 0.5f}, none[5] = {0};
+  assert_int_equal(attention_hidden_rows(scores, weights, 5), 2); /* the first, and that of -74: e^-79 */
+  assert_int_equal(attention_hidden_rows(scores, none, 5), 0);    /* from whom? */
+  assert_int_equal(attention_hidden_rows(scores + 1, weights + 1, 1), 0);
 }
 
 /* What has not happened in this step yet is in none of the views; the steps before stay whole. */
@@ -85,6 +95,7 @@ static void a_hurried_frame_fetches_little(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(hidden_rows_by_hand),
       cmocka_unit_test_teardown(shades_rise_with_the_weight, shut),
       cmocka_unit_test_teardown(views_obey_the_moment, shut),
       cmocka_unit_test_teardown(a_hurried_frame_fetches_little, shut),

@@ -1,6 +1,7 @@
 /* test_token_text.c: how a token's bytes are shown, and the stream that never cuts a character in two. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -86,6 +87,23 @@ static void test_stream(void **state) {
     for (size_t step = 1; step <= 16; step++) assert_stream(cases[i][0], strlen(cases[i][0]), step, cases[i][1]);
 }
 
+/* Each of Unicode's characters comes through as it is, and nothing that is encoded like one but is none. RFC 3629's formula. */
+static void test_every_character(void **state) {
+  (void)state;
+  for (unsigned code = 0x80; code <= 0x110000; code++) {
+    char bytes[5] = {0}, text[24];
+    int length = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (int i = length - 1; i > 0; i--) bytes[i] = (char)(0x80 | (code >> 6 * (length - 1 - i) & 0x3F));
+    bytes[0] = (char)((0xF00 >> length & 0xFF) | code >> 6 * (length - 1));
+    bool character = code < 0x110000 && (code < 0xD800 || code > 0xDFFF);
+    kvs_utf8_stream stream = {{0}, 0};
+    size_t written = kvs_utf8_push(&stream, (const unsigned char *)bytes, (size_t)length, text);
+    written += kvs_utf8_flush(&stream, text + written);
+    if ((strcmp(text, bytes) == 0) != character || (!character && written != 3 * (size_t)length))
+      fail_msg("U+%04X comes out as %s", code, text);
+  }
+}
+
 static void test_stream_holds_back(void **state) {
   (void)state;
   kvs_utf8_stream stream = {{0}, 0};
@@ -105,6 +123,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_token_text),
       cmocka_unit_test(test_stream),
+      cmocka_unit_test(test_every_character),
       cmocka_unit_test(test_stream_holds_back),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
