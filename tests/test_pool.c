@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "engine/pool.h"
+#include "tests/support/scratch.h"
 
 enum { MOST = 3000 };
 
@@ -218,18 +219,15 @@ static void a_process_of_one_core_gets_one_thread(void **unused) {
 }
 
 /* Writes a file of a tree under `root`, the folders on its way too. */
-static void put(const char *root, const char *name, const char *text) {
-  char path[256];
-  snprintf(path, sizeof path, "%s/%s", root, name);
-  for (char *slash = path + strlen(root); (slash = strchr(slash + 1, '/'));) {
+static void put(const char *name, const char *text) {
+  char path[128];
+  strcpy(path, in_folder(name));
+  for (char *slash = path + strlen(folder); (slash = strchr(slash + 1, '/'));) {
     *slash = '\0';
     mkdir(path, 0777);
     *slash = '/';
   }
-  FILE *file = fopen(path, "w");
-  assert_non_null(file);
-  assert_true(fputs(text, file) >= 0);
-  assert_int_equal(fclose(file), 0);
+  write_file(path, text, strlen(text));
 }
 
 /* Quota / period in cores, rounded up, the least of a group's own and of those above it; as in the kernel's documentation of cgroups. */
@@ -254,15 +252,12 @@ static void a_quota_of_a_control_group_is_the_limit(void **unused) {
       {"", "cpu.max", "100000 100000", "a/cpu.max", "100000 100000", 0},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    char root[] = "/tmp/kvstep-test.XXXXXX", groups[64], command[64];
-    assert_non_null(mkdtemp(root));
-    put(root, "groups", cases[i].groups);
-    put(root, cases[i].file, cases[i].text);
-    put(root, cases[i].file2, cases[i].text2);
-    snprintf(groups, sizeof groups, "%s/groups", root);
-    assert_int_equal(kvs_pool_quota(groups, root), cases[i].cores);
-    snprintf(command, sizeof command, "rm -r %s", root);
-    assert_int_equal(system(command), 0);
+    assert_int_equal(make_folder(NULL), 0);
+    put("groups", cases[i].groups);
+    put(cases[i].file, cases[i].text);
+    put(cases[i].file2, cases[i].text2);
+    assert_int_equal(kvs_pool_quota(in_folder("groups"), folder), cases[i].cores);
+    assert_int_equal(remove_folder(NULL), 0);
   }
   assert_int_equal(kvs_pool_quota("/no/such/file", "/nowhere"), 0);
 #else

@@ -124,7 +124,9 @@ static void *copy_room(kvs_binder *b, size_t bytes) {
 
 size_t kvs_dtype_width(kvs_dtype dtype) { return dtype == KVS_F32 ? 4 : 2; }
 
-static bool aligned(const kvs_stored_tensor *t, kvs_dtype dtype) { return (uintptr_t)t->data % kvs_dtype_width(dtype) == 0; }
+static bool aligned(const kvs_stored_tensor *t, kvs_dtype dtype) {
+  return (uintptr_t)t->data % kvs_dtype_width(dtype) == 0;
+}
 
 /* ---- as the engine needs it ------------------------------------------------------------------------------------------ */
 
