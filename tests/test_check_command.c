@@ -50,7 +50,7 @@ static void test_codes(void **state) {
   says("without weights");
   assert_int_equal(run("check %s", trace), 1);
   assert_int_equal(run("check %s --run 9", trace), 2);
-  says("there is no run 9");
+  says(": there is no run 9");
   assert_int_equal(run("check %s -m reverse --no-model", trace), 2);
   assert_int_equal(run("check %s -m /nowhere", trace), 2);
   assert_int_equal(run("check %s -m austen --run 1", trace), 2);

@@ -479,6 +479,8 @@ static void test_hostile_text(void **state) {
   harmless(last.err);
   expect(2, "$K \"$(printf 'no\\033[2J\\302\\233such')\"");
   harmless(last.err);
+  expect(0, "$K run -m reverse -n 1 -o \"$(printf 'no\\033[2J\\302\\233such')\"");
+  harmless(last.err);
 }
 
 static void test_hostile_numbers(void **state) {

@@ -544,7 +544,9 @@ static void wrong_calls(void **unused) {
   expect(2, "$K compare two.db 1", "two are compared");
   expect(2, "$K compare two.db 1 x", "`x` is no run");
   expect(2, "$K compare two.db 2 2", "with itself");
-  expect(2, "$K compare two.db 1 7", "no run 7");
+  expect(2, "$K compare two.db 1 7", "two.db: there is no run 7");
+  expect(2, "$K compare two.db -n 3", "go with --fault");
+  expect(2, "$K compare two.db --fault-from 5", "go with --fault");
   expect(2, "$K compare --fault off-by-noe", "did you mean");
   expect(2, "$K compare --fault off-by-one,off-by-one", "named twice");
   expect(2, "$K compare --fault none", "compared with");
@@ -552,6 +554,12 @@ static void wrong_calls(void **unused) {
   expect(2, "$K compare --fault stale-cache --fault-from 3", "happens before the first step");
   expect(1, "$K compare one.db", "no two runs of this trace have the same prompt");
   expect(1, "$K compare missing.db", "missing.db");
+  assert_int_equal(
+      run("cp one.db less.db && $K run -m reverse -n 1 -o less.db --append && sqlite3 less.db 'ALTER TABLE "
+          "step_vector RENAME COLUMN x TO y'"),
+      0);
+  expect(1, "$K compare less.db 1 2", "less.db: the trace cannot be read: no such column");
+  expect(1, "$K show less.db", "less.db: the trace cannot be read: no such column");
   expect(1, "$K compare --fault off-by-one --text missing.txt", "missing.txt");
   expect(1, "$K compare --fault off-by-one --save two.db", "exists already");
   expect(1, "$K compare --fault off-by-one -o csv > /dev/full", "");

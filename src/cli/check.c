@@ -261,6 +261,7 @@ static kvs_status check_one(struct job *job, int run, kvs_error *err) {
   bool telling = model && isatty(STDERR_FILENO);
   status = check_run(job->look, run, model, telling ? &progress : NULL, &job->reports[job->count++], err);
   if (telling) fputs("\r\033[K", stderr);
+  if (status != KVS_OK) name_file(job->path, err);
   return status;
 }
 

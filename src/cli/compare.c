@@ -115,12 +115,12 @@ static int compare_trace(const struct command *command, const struct arguments *
   const char *path = arguments->at[0];
   struct compare_pair pairs[MOST];
   int count = 0;
-  if (kvs_trace_read(path, &db, &err) != KVS_OK || look_open(db, &look, &err) != KVS_OK) return report(&err);
+  if (kvs_trace_read(path, &db, &err) != KVS_OK || look_open(db, &look, &err) != KVS_OK) return report_on(path, &err);
   int code = choose_pairs(command, arguments, look, pairs, &count);
   for (int i = 0; code < 0 && i < count; i++) {
     note_prompts(look, &pairs[i]);
     kvs_status status = compare_runs(look, pairs[i].run_a, pairs[i].run_b, &found->at[found->count++], &err);
-    if (status != KVS_OK) code = report(&err);
+    if (status != KVS_OK) code = report_on(path, &err);
   }
   if (code < 0) {
     struct vocabulary vocabulary = {.db = look_db(look)};
@@ -218,8 +218,9 @@ static int check_values(const struct command *command, const struct arguments *a
   if (arguments->count && v->fault)
     return usage_error(command, "a TRACE has its faults in it: give either TRACE or --fault");
   if (!arguments->count && !v->fault) return usage_error(command, "TRACE is missing, or --fault NAME");
-  if (arguments->count && (prompt || v->text || v->save || v->model))
-    return usage_error(command, "-m, -p, -f, --text and --save go with --fault, not with a TRACE");
+  bool decoded = prompt || v->text || v->save || v->model || v->tokens != LOOK_NONE || v->fault_from != LOOK_NONE;
+  if (arguments->count && decoded)
+    return usage_error(command, "-m, -p, -f, -n, --fault-from, --text and --save go with --fault, not with a TRACE");
   if (v->format != RESULT_TABLE && v->per_step && v->heads)
     return usage_error(command, "--per-step and --heads are two tables: csv and json print one");
   if (v->save && !*v->save) return usage_error(command, "--save: the trace's name is empty");
@@ -227,7 +228,7 @@ static int check_values(const struct command *command, const struct arguments *a
 }
 
 static int run_compare(const struct command *command, struct arguments *arguments) {
-  struct values v = {.tokens = 32, .fault_from = LOOK_NONE};
+  struct values v = {.tokens = LOOK_NONE, .fault_from = LOOK_NONE};
   struct found *found = calloc(1, sizeof *found);
   if (!found) return report(&(kvs_error){KVS_ERR_MEMORY, "out of memory while comparing"});
   int code = parse_options(command, arguments, &v);
@@ -236,6 +237,7 @@ static int run_compare(const struct command *command, struct arguments *argument
     code = compare_trace(command, arguments, &v, found);
   } else if (code < 0) {
     if (!v.model) v.model = "austen";
+    if (v.tokens == LOOK_NONE) v.tokens = 32;
     code = compare_faults(command, arguments, &v, found);
   }
   for (int i = 0; i < found->count; i++) comparison_free(&found->at[i]);

@@ -199,7 +199,10 @@ int decode_end(const struct decode *d, int code) {
   if (code != EXIT_OK || !d->ended || !(isatty(STDERR_FILENO) || d->path)) return code;
   fprintf(stderr, "kvstep: %d prompt tokens + %d generated", d->fed - d->generated, d->generated);
   if (d->generated && d->seconds > 0) fprintf(stderr, ", %.1f tokens/s", d->generated / d->seconds);
-  if (d->path) fprintf(stderr, "; run %d in %s", d->run, d->path);
+  if (d->path) {
+    fprintf(stderr, "; run %d in ", d->run);
+    put_shown(stderr, style_of_stdout(false), d->path);
+  }
   fputc('\n', stderr);
   return code;
 }

@@ -219,7 +219,7 @@ static int run_info(const struct command *command, struct arguments *arguments) 
     status = put_runs(db, &err);
   }
   if (db) sqlite3_close(db);
-  return status == KVS_OK ? finish_stdout(EXIT_OK) : report(&err);
+  return status == KVS_OK ? finish_stdout(EXIT_OK) : report_on(path, &err);
 }
 
 static const struct positional positionals[] = {

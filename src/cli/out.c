@@ -18,6 +18,18 @@ int report(const kvs_error *err) {
   return err->status == KVS_ERR_USAGE ? EXIT_USAGE : EXIT_BAD;
 }
 
+void name_file(const char *path, kvs_error *err) {
+  kvs_error front, said = *err;
+  kvs_fail(&front, err->status, "%s: ", path);
+  if (strncmp(said.message, front.message, strlen(front.message)) != 0)
+    kvs_fail(err, said.status, "%s%s", front.message, said.message);
+}
+
+int report_on(const char *path, kvs_error *err) {
+  name_file(path, err);
+  return report(err);
+}
+
 void open_standard_streams(void) {
   for (int fd = 0; fd <= 2; fd++) {
     if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;

@@ -11,6 +11,12 @@
 /* Prints `kvstep: message` on stderr and returns the exit code that belongs to the status. */
 int report(const kvs_error *err);
 
+/* Puts the file's name in front of the message, where it does not stand there yet: the rooms below know a trace, not its name. */
+void name_file(const char *path, kvs_error *err);
+
+/* Both: for what went wrong with the file at `path`. */
+int report_on(const char *path, kvs_error *err);
+
 /* Opens descriptors 0 to 2 if the caller closed them, in such a way that using them fails: otherwise the trace's file
  * could become "standard output". Call it first. */
 void open_standard_streams(void);

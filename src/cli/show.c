@@ -24,7 +24,7 @@ static int run_show(const struct command *command, struct arguments *arguments) 
   if (status == KVS_OK) status = step_view_print(db, &view, style_of_stdout(v.ascii), &err);
   step_view_free(&view);
   if (db) sqlite3_close(db);
-  return status == KVS_OK ? finish_stdout(EXIT_OK) : report(&err);
+  return status == KVS_OK ? finish_stdout(EXIT_OK) : report_on(path, &err);
 }
 
 #define AT(member) .offset = offsetof(struct values, member)

@@ -143,7 +143,10 @@ static kvs_status settle_shape(struct plan *plan, int n_ctx, int prompt, kvs_err
     return kvs_fail(err, KVS_ERR_INPUT, "token %lld is outside of the vocabulary of %lld", (long long)most,
                     (long long)dim['V']);
   if (prompt > plan->dim['N'])
-    return kvs_fail(err, KVS_ERR_INPUT, "a prompt of %d tokens, and there are only %lld", prompt, (long long)dim['N']);
+    return kvs_fail(err, KVS_ERR_INPUT,
+                    "the prompt's length is %d tokens, and there are only %lld; correct --prompt-length, or "
+                    "`prompt_length` in the file",
+                    prompt, (long long)dim['N']);
   kvs_config *c = &plan->config;
   if (c->n_ctx && n_ctx && n_ctx != c->n_ctx)
     return kvs_fail(err, KVS_ERR_INPUT, "n_ctx is %d, and the model has %d positions", n_ctx, c->n_ctx);

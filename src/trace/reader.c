@@ -6,7 +6,7 @@
 
 #include "trace/sql/init.h"
 
-/* The tables that the fast views and kvstep's own queries read. A recorder may have made these alone: the views in the file
+/* The tables that the fast views and kvstep's own queries read, and that a run is written to. A recorder may have made these alone: the views in the file
  * are for other readers. */
 static const char *const names[] = {"run",       "token",      "step",        "event",     "kv_row",
                                     "head_step", "layer_step", "step_vector", "top_token", "divergence",
@@ -56,7 +56,7 @@ static kvs_status check_identity(sqlite3 *db, const char *path, kvs_error *err) 
   return KVS_OK;
 }
 
-static kvs_status check_names(sqlite3 *db, const char *path, kvs_error *err) {
+kvs_status kvs_trace_check_tables(sqlite3 *db, const char *path, kvs_error *err) {
   sqlite3_stmt *statement = NULL;
   /* A table of rows, not one that a module or an expression makes up: a trace may come from anybody. */
   int rc =
@@ -110,7 +110,7 @@ static int try_open(const char *file, const char *options, sqlite3 **db) {
 static kvs_status set_up(sqlite3 *db, const char *path, kvs_error *err) {
   sqlite3_extended_result_codes(db, 1);
   kvs_status status = check_identity(db, path, err);
-  if (status == KVS_OK) status = check_names(db, path, err);
+  if (status == KVS_OK) status = kvs_trace_check_tables(db, path, err);
   if (status != KVS_OK) return status;
   /* A trace may come from anybody: its views may call only what is harmless, and nothing may reach into its schema. */
   sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, (int *)NULL);

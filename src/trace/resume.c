@@ -1,8 +1,12 @@
 /* resume.c: more steps for a run that is there already; and leaving a run as it is. */
 #include "trace/store.h"
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
+
+/* Beyond all events that INT_MAX steps can have. */
+#define LAST_SEQ (INT64_MAX / 2)
 
 /* A run that is there, of this engine: where its steps and events end. */
 static kvs_status find_end(kvs_trace *trace, int run, int *last_step, int64_t *last_seq, kvs_error *err) {
@@ -24,8 +28,14 @@ static kvs_status find_end(kvs_trace *trace, int run, int *last_step, int64_t *l
         kvs_fail(err, KVS_ERR_INPUT, "%s: run %d was recorded by another engine, so no step of this one is added to it",
                  trace->path, run);
   } else {
-    *last_step = sqlite3_column_int(select, 1);
+    int64_t step = sqlite3_column_int64(select, 1);
     *last_seq = sqlite3_column_int64(select, 2);
+    *last_step = (int)step;
+    if (step < -1 || step >= INT_MAX || *last_seq < -1 || *last_seq >= LAST_SEQ)
+      status = kvs_fail(err, KVS_ERR_INPUT,
+                        "%s: the last step of run %d is number %lld, its last event number %lld, and no more can "
+                        "follow; begin a new run",
+                        trace->path, run, (long long)step, (long long)*last_seq);
   }
   sqlite3_finalize(select);
   return status;

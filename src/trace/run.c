@@ -133,12 +133,14 @@ static kvs_status pragma_value(kvs_trace *trace, const char *sql, int64_t *value
   return status;
 }
 
-/* As many numbers as the longest vector that the views count out. */
+/* As many numbers as the longest vector that the views count out. Numbers below 0 in a file of somebody else's are none to count
+ * on from: from the least of all it would take for ever. */
 static kvs_status extend_numbers(kvs_trace *trace, const kvs_config *config, kvs_error *err) {
   char sql[256];
   int longest = config->n_ctx > config->n_embd ? config->n_ctx : config->n_embd;
   snprintf(sql, sizeof sql,
-           "WITH RECURSIVE more (n) AS (SELECT max(n) + 1 FROM number UNION ALL SELECT n + 1 FROM more WHERE n < %d) "
+           "WITH RECURSIVE more (n) AS (SELECT coalesce(max(n), -1) + 1 FROM number WHERE n >= 0 UNION ALL SELECT n + "
+           "1 FROM more WHERE n < %d) "
            "INSERT INTO number SELECT n FROM more WHERE n <= %d",
            longest, longest);
   return kvs_trace_exec(trace, sql, err);
@@ -155,6 +157,7 @@ kvs_status kvs_trace_prepare_file(kvs_trace *trace, const kvs_trace_source *sour
   if (status == KVS_OK && (id != KVS_TRACE_APPLICATION_ID || version != KVS_TRACE_VERSION))
     status = kvs_fail(err, KVS_ERR_INPUT, "%s: not a trace of version %d; write to another file", trace->path,
                       KVS_TRACE_VERSION);
+  if (status == KVS_OK && objects > 0) status = kvs_trace_check_tables(trace->db, trace->path, err);
   if (status == KVS_OK) status = compare_runs(trace, source, &runs, err);
   if (status == KVS_OK) status = pragma_value(trace, "SELECT count(*) FROM token", &tokens, err);
   if (status == KVS_OK) status = tokens > 0 ? compare_tokens(trace, source, err) : write_tokens(trace, source, err);

@@ -95,7 +95,13 @@ kvs_status kvs_trace_fail(kvs_trace *trace, int rc, kvs_error *err) {
           err, KVS_ERR_IO,
           "%s: another program has added steps to run %d meanwhile; %s; it can go on from what is there now", path,
           trace->run, end);
-    return kvs_fail(err, KVS_ERR_USAGE, "%s: %s; %s; after a reset of the engine begin a new run", path, said, end);
+    return kvs_fail(err, KVS_ERR_USAGE,
+                    "%s: %s; %s; after a reset of the engine begin a new run, or if its tables are not those of "
+                    "schema.sql, write to another file",
+                    path, said, end);
+  case SQLITE_ERROR:
+    return kvs_fail(err, KVS_ERR_INPUT, "%s: its tables are not those of schema.sql (%s); %s; write to another file",
+                    path, said, end);
   default:
     return kvs_fail(err, KVS_ERR_IO, "%s: cannot be written: %s; %s", path, said, end);
   }

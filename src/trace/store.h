@@ -150,6 +150,9 @@ char *kvs_trace_token_text(const unsigned char *bytes, size_t length, int token)
  * another version, truncated. Reads only. */
 kvs_status kvs_trace_inspect(const char *path, kvs_error *err);
 
+/* Whether all tables of schema.sql are there and hold plain rows. A view in a table's place may have no end. */
+kvs_status kvs_trace_check_tables(sqlite3 *db, const char *path, kvs_error *err);
+
 /* True if a write-ahead log with something in it lies beside the file. */
 bool kvs_trace_has_wal(const char *path);
 

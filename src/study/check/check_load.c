@@ -161,8 +161,8 @@ static kvs_status check_shape(const struct check *check, kvs_error *err) {
   return kvs_fail(
       err, KVS_ERR_INPUT,
       "run %d has no shape that a GPT-2 can have: n_layer, n_head, n_embd, head_dim, n_ctx and n_vocab must "
-      "be between 1 and %d, and n_head * head_dim = n_embd",
-      check->run, 1 << 20);
+      "be between 1 and %d, n_head * head_dim = n_embd, and n_layer * n_head at most %d",
+      check->run, 1 << 20, LOOK_MOST_HEADS);
 }
 
 kvs_status check_load(struct check *check, kvs_error *err) {

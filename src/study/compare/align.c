@@ -18,8 +18,9 @@ static kvs_status read_stream(struct look *look, int run, struct stream *out, kv
   int count = found ? found->steps : 0;
   *out = (struct stream){.count = count};
   if (count > MOST_STEPS)
-    return kvs_fail(err, KVS_ERR_INPUT, "run %d has a step %d; more than %d steps are not compared", run, count - 1,
-                    MOST_STEPS);
+    return kvs_fail(err, KVS_ERR_INPUT,
+                    "run %d has a step %d; more than %d steps are no decode of a GPT-2, and not compared", run,
+                    count - 1, MOST_STEPS);
   out->token = malloc(((size_t)count + 1) * sizeof *out->token);
   out->top = malloc(((size_t)count + 1) * sizeof *out->top);
   if (!out->token || !out->top) return kvs_fail_memory(err, "comparing two runs");

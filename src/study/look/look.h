@@ -19,6 +19,10 @@ struct look;
 /* Numbers that the trace leaves NULL are LOOK_NONE, reals NaN, strings "". */
 #define LOOK_NONE (-1)
 
+/* No model has more heads, of all layers together (the largest GPT-3 has 9216): who asks for each of them in a hostile file comes to
+ * an end. A run that says so has n_layer and n_head LOOK_NONE. */
+#define LOOK_MOST_HEADS (1 << 14)
+
 struct look_run {
   int run; /* from 1 */
   char model[64], fault[64], engine[64], created_at[32], finished_at[32];

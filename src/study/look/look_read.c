@@ -120,6 +120,7 @@ static bool read_run(struct look *look, sqlite3_stmt *statement, const int *key,
                            .n_ctx = shape_of(statement, 10),
                            .n_vocab = shape_of(statement, 11),
                            .fault_from_step = look_int(statement, 12)};
+  if ((long long)run->n_layer * run->n_head > LOOK_MOST_HEADS) run->n_layer = run->n_head = LOOK_NONE;
   /* Who walks through n_head heads of head_dim numbers must not leave a vector of n_embd. */
   if (run->n_head < 0 || run->n_embd < 0 || (long long)run->n_head * run->head_dim != run->n_embd)
     run->head_dim = LOOK_NONE;
@@ -205,7 +206,8 @@ static struct look_step *read_block(struct look *look, const struct kept_run *ke
   bool good = look_ask(look, ASK_STEPS, bounds, 3, &row);
   while (good && row) {
     int number = look_int(look->statements[ASK_STEPS], 0);
-    if (number != LOOK_NONE) { /* a step that is no whole number is none */
+    /* A step that is no whole number is none; and in a damaged index there may be any between these two. */
+    if (number >= first && number - first < LOOK_BLOCK) {
       struct look_step *step = &steps[number - first];
       step->run = kept->run.run, step->step = number, step->prompt_steps = kept->prompt_steps;
       read_step(look->statements[ASK_STEPS], step);

@@ -54,7 +54,8 @@ static int prepare_for(kvs_row_source *source, const char *schema) {
 /* Keeps the text of one line, if none is known from a later step; `known`: those texts stay as they are. */
 static int keep(kvs_row_texts *texts, sqlite3_stmt *line, const char *known) {
   if (sqlite3_column_type(line, 0) != SQLITE_INTEGER) return SQLITE_OK; /* a row that no index of a vector is */
-  sqlite3_int64 i = sqlite3_column_int64(line, 0) - texts->first, step = sqlite3_column_int64(line, 1);
+  sqlite3_int64 row = sqlite3_column_int64(line, 0), i = row - texts->first, step = sqlite3_column_int64(line, 1);
+  if (row < texts->first || i >= texts->count) return SQLITE_OK; /* out of a damaged index may come any */
   if (known[i] || (texts->text[i] && texts->step[i] > step)) return SQLITE_OK;
   sqlite3_value_free(texts->text[i]);
   texts->text[i] = sqlite3_value_dup(sqlite3_column_value(line, 2));

@@ -1,0 +1,177 @@
+/* test_trace_hostile.c: trace files that lie in a way only SQLite's own pages can, or that would keep a writer busy for ever: nothing is
+ * written out of place, and each is refused in bounded time. */
+#include "trace_file.h"
+
+#include "study/look/look.h"
+
+static const char *const shape = "INSERT INTO run (run, engine, n_layer, n_head, n_embd, head_dim, n_ctx, n_vocab) "
+                                 "VALUES (1, 'other', 1, 1, 2, 2, 1048576, 3); INSERT INTO token VALUES (0, X'61', 'a')";
+
+/* A row's key where its index does not want it: with its order reversed for one INSERT, SQLite puts a small number behind all larger ones,
+ * and then finds it whenever a question goes up to the last of these. */
+static void misplace(const char *path, const char *table, const char *order, const char *reversed, const char *insert) {
+  char sql[400];
+  for (int i = 0; i < 2; i++) {
+    snprintf(sql, sizeof sql,
+             "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = replace(sql, '%s', '%s') WHERE name = '%s'",
+             i ? reversed : order, i ? order : reversed, table);
+    execute(path, sql);
+    if (i == 0) execute(path, insert);
+  }
+}
+
+static const char *made_file(const char *name, const char *rows) {
+  const char *path = in_folder(name);
+  execute(path, kvs_trace_schema());
+  execute(path, shape);
+  execute(path, rows);
+  return path;
+}
+
+/* A WHERE clause is no promise: step 2 comes when steps 1000000 to 1000063 are asked for. */
+static void a_step_out_of_its_place(void **state) {
+  (void)state;
+  const char *path = made_file("steps.kvt", "INSERT INTO step (run, step, token) VALUES (1, 999999, 0), (1, 1000000, 0), "
+                                            "(1, 1000001, 0)");
+  misplace(path, "step", "PRIMARY KEY (run, step)", "PRIMARY KEY (run, step DESC)",
+           "INSERT INTO step (run, step, token) VALUES (1, 2, 0)");
+  sqlite3 *db;
+  struct look *look;
+  ok(kvs_trace_read(path, &db, &error));
+  assert_int_equal(number(db, "SELECT count(*) FROM main.step WHERE run = 1 AND step BETWEEN 1000000 AND 1000063"), 3);
+  ok(look_open(db, &look, &error));
+  assert_int_equal(look_step(look, 1, 1000001)->step, 1000001);
+  assert_null(look_step(look, 1, 1000002));
+  assert_int_equal(look_step(look, 1, 999999)->step, 999999);
+  look_close(look);
+}
+
+/* The same of the rows whose texts the fast view of `attention` looks up, 512 at a time. */
+static void a_row_out_of_its_place(void **state) {
+  (void)state;
+  const char *path = made_file("rows.kvt", "INSERT INTO step (run, step, token) VALUES (1, 0, 0); "
+                                           "INSERT INTO kv_row (run, layer, row, step) VALUES (1, 0, 1048570, 0); "
+                                           "INSERT INTO head_step (run, step, layer, head, weights) VALUES "
+                                           "(1, 0, 0, 0, zeroblob(4 * 1048571))");
+  misplace(path, "kv_row", "PRIMARY KEY (run, layer, row, step)", "PRIMARY KEY (run, layer, row DESC, step)",
+           "PRAGMA ignore_check_constraints = 1; INSERT INTO kv_row (run, layer, row, step) VALUES (1, 0, -4000000000000, 0)");
+  sqlite3 *db;
+  ok(kvs_trace_read(path, &db, &error));
+  assert_int_equal(
+      number(db, "SELECT count(*) FROM main.kv_row WHERE run = 1 AND layer = 0 AND row BETWEEN 1048064 AND 1048575"), 2);
+  assert_text(db, "SELECT group_concat(row || row_token_text) FROM attention WHERE run = 1 AND row_token_text = 'a'",
+              "1048570a");
+  sqlite3_close(db);
+}
+
+/* A view in a table's place may have no end; one that has an end would take what is written elsewhere. */
+static void a_view_is_no_table_to_write_to(void **state) {
+  (void)state;
+  static const char *const tables[] = {"token", "kv_row", "number", "event"};
+  for (int i = 0; i < 4; i++) {
+    char sql[400];
+    const char *path = in_folder("view.kvt");
+    make_trace(path, 1, NULL);
+    snprintf(sql, sizeof sql,
+             "PRAGMA legacy_alter_table = 1; ALTER TABLE %s RENAME TO old; CREATE VIEW %s AS WITH RECURSIVE n (i) AS "
+             "(SELECT 0 UNION ALL SELECT i + 1 FROM n) SELECT old.* FROM old, n",
+             tables[i], tables[i]);
+    execute(path, sql);
+    kvs_trace_source source = made_source(&small_config);
+    ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+    assert_status(begin(&source), KVS_ERR_INPUT, __LINE__);
+    assert_says(tables[i]);
+    assert_says("plain rows");
+    ok(kvs_trace_close(trace, &error));
+    unlink(path);
+  }
+}
+
+static void a_table_with_more_columns_is_no_trace_to_append_to(void **state) {
+  (void)state;
+  const char *path = in_folder("more.kvt");
+  make_trace(path, 1, NULL);
+  execute(path, "ALTER TABLE run ADD COLUMN more");
+  kvs_trace_source source = made_source(&small_config);
+  ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+  assert_status(begin(&source), KVS_ERR_INPUT, __LINE__);
+  assert_says("not those of schema.sql");
+  ok(kvs_trace_close(trace, &error));
+  assert_one_file(path);
+  unlink(path);
+}
+
+/* Counting on from the least of all numbers would never end; from none, the views would have nothing to count by. */
+static void numbers_are_counted_from_zero(void **state) {
+  (void)state;
+  static const char *const spoilt[] = {"UPDATE number SET n = -9223372036854775808 WHERE n = 0; DELETE FROM number WHERE n > 0",
+                                       "DELETE FROM number"};
+  for (int i = 0; i < 2; i++) {
+    const char *path = in_folder("numbers.kvt");
+    make_trace(path, 1, NULL);
+    execute(path, spoilt[i]);
+    make_trace(path, 1, NULL);
+    sqlite3 *db;
+    ok(kvs_trace_read(path, &db, &error));
+    assert_true(number(db, "SELECT max(n) FROM number") >= small_config.n_ctx);
+    assert_true(number(db, "SELECT min(n) FROM number WHERE n >= 0") == 0);
+    sqlite3_close(db);
+    unlink(path);
+  }
+}
+
+/* The number of events goes on where it ends; there must be one to go on with. */
+static void after_the_last_number_nothing_follows(void **state) {
+  (void)state;
+  static const struct {
+    const char *sql, *words;
+  } ends[] = {{"UPDATE event SET seq = 9223372036854775807 WHERE run = 1 AND seq = (SELECT max(seq) FROM event)",
+               "its last event number 9223372036854775807"},
+              {"UPDATE step SET step = 2147483647 WHERE run = 1", "the last step of run 1 is number 2147483647"}};
+  kvs_model *model;
+  kvs_tokenizer *tokenizer;
+  ok(kvs_model_open("reverse", &model, &error));
+  ok(kvs_tokenizer_open("reverse", &tokenizer, &error));
+  for (int i = 0; i < 2; i++) {
+    const char *path = in_folder("end.kvt");
+    ok(kvs_trace_create(path, KVS_TRACE_NEW, &trace, &error));
+    ok(kvs_trace_begin_run(trace, model, tokenizer, NULL, NULL, NULL, &error));
+    kvs_observer observer = kvs_trace_observer(trace);
+    ok(feed(&observer, kvs_model_config(model), 0, &error));
+    ok(kvs_trace_close(trace, &error));
+    execute(path, ends[i].sql);
+    ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+    assert_status(kvs_trace_resume_run(trace, model, tokenizer, 1, NULL, &error), KVS_ERR_INPUT, __LINE__);
+    assert_says(ends[i].words);
+    ok(kvs_trace_close(trace, &error));
+    unlink(path);
+  }
+  kvs_tokenizer_free(tokenizer);
+  kvs_model_free(model);
+}
+
+/* Who asks for each head of each step comes to an end. */
+static void so_many_heads_are_no_model(void **state) {
+  (void)state;
+  const char *path = made_file("heads.kvt", "UPDATE run SET n_layer = 3, n_head = 10000, n_embd = 20000");
+  sqlite3 *db;
+  struct look *look;
+  ok(kvs_trace_read(path, &db, &error));
+  ok(look_open(db, &look, &error));
+  assert_int_equal(look_run(look, 1)->n_head, LOOK_NONE);
+  assert_int_equal(look_run(look, 1)->n_layer, LOOK_NONE);
+  look_close(look);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_step_out_of_its_place),
+      cmocka_unit_test(a_row_out_of_its_place),
+      cmocka_unit_test(a_view_is_no_table_to_write_to),
+      cmocka_unit_test(a_table_with_more_columns_is_no_trace_to_append_to),
+      cmocka_unit_test(numbers_are_counted_from_zero),
+      cmocka_unit_test(after_the_last_number_nothing_follows),
+      cmocka_unit_test(so_many_heads_are_no_model),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
