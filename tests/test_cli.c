@@ -547,6 +547,33 @@ static void test_streams(void **state) {
   expect(1, "$K help > /dev/full");
   expect(0, "$K run -n 1 2>&- <&-");
   expect(1, "$K run - <&-");
+  expect(2, "$K check pipe.trace > /dev/full"); /* 1 would say that there is a fault */
+}
+
+/* A limit of the shell is an error with its message, and nothing is left half-written. */
+static void test_limits(void **state) {
+  (void)state;
+  expect(0, "echo '{\"tokens\": [1, 2], \"k.0\": [[1, 2], [3, 4]], \"n_head\": 1}' > two.json && $K import two.json -o "
+            "i.trace");
+  expect(1, "(ulimit -f 8; exec $K import two.json -o j.trace)");
+  contains(last.err, "disk full; nothing was written");
+  expect(1, "ls j.trace* 2>/dev/null | grep .");
+  const char *sanitized = getenv("KVSTEP_SAN");
+  if (sanitized && *sanitized) return; /* its shadow memory alone is beyond any limit */
+  /* Stacks that have no room: with as many threads as there are cores by default, one does. */
+  expect(0, "ulimit -s 3000000 || exit 0; ulimit -v 2000000; exec $K check pipe.trace");
+  expect(1, "ulimit -s 3000000 || exit 1; ulimit -v 2000000; exec $K run -n 1 --threads 4");
+}
+
+/* A file that looks like a trace from outside only: told once. */
+static void test_refused_once(void **state) {
+  (void)state;
+  expect(0, "$K run -m reverse -n 1 -o spoilt.trace && printf '\\377\\377\\377' | dd of=spoilt.trace bs=1 seek=100 "
+            "conv=notrunc "
+            "2>/dev/null");
+  expect(1, "$K run -m reverse -n 1 -o spoilt.trace --append");
+  contains(last.err, "spoilt.trace: damaged");
+  assert_null(strstr(strstr(last.err, "damaged") + 1, "damaged"));
 }
 
 static void test_verify(void **state) {
@@ -600,7 +627,8 @@ int main(void) {
       cmocka_unit_test(test_context),      cmocka_unit_test(test_run_and_trace),
       cmocka_unit_test(test_show),         cmocka_unit_test(test_faults),
       cmocka_unit_test(test_sql),          cmocka_unit_test(test_info_counts),
-      cmocka_unit_test(test_streams),      cmocka_unit_test(test_sql_exact),
+      cmocka_unit_test(test_streams),      cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_refused_once), cmocka_unit_test(test_sql_exact),
       cmocka_unit_test(test_hostile_text), cmocka_unit_test(test_hostile_numbers),
       cmocka_unit_test(test_verify),       cmocka_unit_test(test_same_command_same_text),
   };

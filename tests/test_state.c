@@ -254,6 +254,10 @@ static void playing_starts_stops_and_has_a_pace(void **unused) {
 static void an_empty_trace_holds_every_dial_still(void **unused) {
   (void)unused;
   const struct limits none = {0};
+  struct state nowhere;
+  state_init(&nowhere, &none);
+  state_command(&nowhere, &none, "step 2");
+  assert_string_equal(nowhere.message, "step 2: there is none in this trace");
   struct state s;
   state_init(&s, &none);
   for (int a = ACTION_NONE + 1; a < ACTION_COUNT; a++) {

@@ -4,8 +4,9 @@
 
 #include "study/look/look.h"
 
-static const char *const shape = "INSERT INTO run (run, engine, n_layer, n_head, n_embd, head_dim, n_ctx, n_vocab) "
-                                 "VALUES (1, 'other', 1, 1, 2, 2, 1048576, 3); INSERT INTO token VALUES (0, X'61', 'a')";
+static const char *const shape =
+    "INSERT INTO run (run, engine, n_layer, n_head, n_embd, head_dim, n_ctx, n_vocab) "
+    "VALUES (1, 'other', 1, 1, 2, 2, 1048576, 3); INSERT INTO token VALUES (0, X'61', 'a')";
 
 /* A row's key where its index does not want it: with its order reversed for one INSERT, SQLite puts a small number behind all larger ones,
  * and then finds it whenever a question goes up to the last of these. */
@@ -31,8 +32,9 @@ static const char *made_file(const char *name, const char *rows) {
 /* A WHERE clause is no promise: step 2 comes when steps 1000000 to 1000063 are asked for. */
 static void a_step_out_of_its_place(void **state) {
   (void)state;
-  const char *path = made_file("steps.kvt", "INSERT INTO step (run, step, token) VALUES (1, 999999, 0), (1, 1000000, 0), "
-                                            "(1, 1000001, 0)");
+  const char *path =
+      made_file("steps.kvt", "INSERT INTO step (run, step, token) VALUES (1, 999999, 0), (1, 1000000, 0), "
+                             "(1, 1000001, 0)");
   misplace(path, "step", "PRIMARY KEY (run, step)", "PRIMARY KEY (run, step DESC)",
            "INSERT INTO step (run, step, token) VALUES (1, 2, 0)");
   sqlite3 *db;
@@ -54,11 +56,13 @@ static void a_row_out_of_its_place(void **state) {
                                            "INSERT INTO head_step (run, step, layer, head, weights) VALUES "
                                            "(1, 0, 0, 0, zeroblob(4 * 1048571))");
   misplace(path, "kv_row", "PRIMARY KEY (run, layer, row, step)", "PRIMARY KEY (run, layer, row DESC, step)",
-           "PRAGMA ignore_check_constraints = 1; INSERT INTO kv_row (run, layer, row, step) VALUES (1, 0, -4000000000000, 0)");
+           "PRAGMA ignore_check_constraints = 1; INSERT INTO kv_row (run, layer, row, step) VALUES (1, 0, "
+           "-4000000000000, 0)");
   sqlite3 *db;
   ok(kvs_trace_read(path, &db, &error));
   assert_int_equal(
-      number(db, "SELECT count(*) FROM main.kv_row WHERE run = 1 AND layer = 0 AND row BETWEEN 1048064 AND 1048575"), 2);
+      number(db, "SELECT count(*) FROM main.kv_row WHERE run = 1 AND layer = 0 AND row BETWEEN 1048064 AND 1048575"),
+      2);
   assert_text(db, "SELECT group_concat(row || row_token_text) FROM attention WHERE run = 1 AND row_token_text = 'a'",
               "1048570a");
   sqlite3_close(db);
@@ -104,8 +108,8 @@ static void a_table_with_more_columns_is_no_trace_to_append_to(void **state) {
 /* Counting on from the least of all numbers would never end; from none, the views would have nothing to count by. */
 static void numbers_are_counted_from_zero(void **state) {
   (void)state;
-  static const char *const spoilt[] = {"UPDATE number SET n = -9223372036854775808 WHERE n = 0; DELETE FROM number WHERE n > 0",
-                                       "DELETE FROM number"};
+  static const char *const spoilt[] = {
+      "UPDATE number SET n = -9223372036854775808 WHERE n = 0; DELETE FROM number WHERE n > 0", "DELETE FROM number"};
   for (int i = 0; i < 2; i++) {
     const char *path = in_folder("numbers.kvt");
     make_trace(path, 1, NULL);

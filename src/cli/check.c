@@ -318,7 +318,7 @@ static int put_reports(const struct job *job) {
   } else {
     put_table(job);
   }
-  return finish_stdout(code);
+  return finish_stdout(code) == code ? code : EXIT_CANNOT_TELL; /* 1 would say that there is a fault */
 }
 
 static int run_check(const struct command *command, struct arguments *arguments) {

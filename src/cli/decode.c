@@ -37,7 +37,6 @@ void decode_catch_signals(kvs_engine *engine) {
   sigaction(SIGPIPE, NULL, &old);
   pipe_kills = old.sa_handler == SIG_DFL;
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is then an error of the trace, with its message */
 }
 
 static double now(void) {

@@ -1,5 +1,6 @@
 /* main.c: finds the subcommand and hands over. */
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,9 @@ static int run_command(const struct command *command, int argc, char **argv) {
 
 int main(int argc, char **argv) {
   open_standard_streams();
+  signal(
+      SIGXFSZ,
+      SIG_IGN); /* a limit on the size of files is then an error as any other, with its message, and nothing half-written */
   setlocale(LC_CTYPE, "");
   if (argc < 2 && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) return view_demo();
   if (argc < 2) return usage_error(NULL, "a command is missing");

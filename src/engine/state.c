@@ -83,6 +83,8 @@ kvs_status kvs_engine_create(const kvs_model *model, const kvs_engine_options *o
   e->model = model;
   e->kernels = kernels;
   kvs_status status = kvs_pool_create(given.threads ? given.threads : kvs_pool_default_threads(), &e->pool, err);
+  /* Nobody asked for so many; one gives the same bits. */
+  if (status == KVS_ERR_MEMORY && given.threads == 0) status = kvs_pool_create(1, &e->pool, err);
   if (!status) status = allocate(e, err);
   if (status) {
     kvs_engine_free(e);

@@ -84,6 +84,8 @@ kvs_status kvs_trace_fail(kvs_trace *trace, int rc, kvs_error *err) {
   case SQLITE_READONLY:
   case SQLITE_PERM:
   case SQLITE_CANTOPEN:
+    if (trace->db && sqlite3_system_errno(trace->db) == EMFILE)
+      return kvs_fail(err, KVS_ERR_IO, "%s: too many open files; %s; raise the limit (ulimit -n)", path, end);
     return kvs_fail(err, KVS_ERR_IO, "%s: cannot be written (%s); %s; choose another folder, or chmod this one", path,
                     said, end);
   case SQLITE_NOTADB:
@@ -403,8 +405,9 @@ kvs_status kvs_trace_close(kvs_trace *trace, kvs_error *err) {
   kvs_trace_forget_run(trace);
   trace->run = run, trace->last_step_kept = last;
   if (trace->db && !trace->made_file) {
-    kvs_status made = make_one_file(trace, status == KVS_OK ? err : &later);
-    if (status == KVS_OK) status = made;
+    /* A file that was refused, and to which nothing was added, is none of ours to tidy up; why, was told. */
+    kvs_status made = make_one_file(trace, status == KVS_OK && trace->checked ? err : &later);
+    if (status == KVS_OK && trace->checked) status = made;
   }
   int rc = sqlite3_close(trace->db);
   if (rc != SQLITE_OK && status == KVS_OK)

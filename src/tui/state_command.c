@@ -13,7 +13,10 @@ bool state_read_number(struct state *s, const char *what, const char *text, int 
     return false;
   }
   if (value < low || value > high) {
-    state_say(s, true, "%s %ld: there are %d to %d", what, value, low, high);
+    if (high < low)
+      state_say(s, true, "%s %ld: there is none in this trace", what, value);
+    else
+      state_say(s, true, "%s %ld: there are %d to %d", what, value, low, high);
     return false;
   }
   *number = (int)value;
