@@ -312,7 +312,7 @@ static void test_json(void **state) {
   refused_json("{\"tokens\": [1, 2", "line 1, column", __LINE__);
   refused_json("{\"tokens\": [1], \"tokens\": [1]}", "duplicate", __LINE__);
   refused_json("{}", "no arrays in it", __LINE__);
-  refused_json("{\"k\": [[1]]}", "the tokens that were fed are missing", __LINE__);
+  refused_json("{\"k\": [[1]]}", ".json: the tokens that were fed are missing", __LINE__);
   refused_json("{\"tokens\": [1, NaN]}", "`tokens`[1] is nan", __LINE__);
   refused_json("{\"tokens\": [1, 2.5]}", "`tokens`[1] is 2.5, and should be a whole number", __LINE__);
   refused_json("{\"tokens\": [1, -1]}", "`tokens`[1] is -1", __LINE__);

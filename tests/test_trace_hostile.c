@@ -167,6 +167,23 @@ static void so_many_heads_are_no_model(void **state) {
   look_close(look);
 }
 
+static void a_wrong_argument_is_told_by_its_function(void **state) {
+  (void)state;
+  static const char *const names[] = {
+      "f32_count", "f32_sum", "f32_max", "f32_argmax", "f32_norm", "f32_entropy", "f32_softmax_entropy"};
+  sqlite3 *db;
+  ok(kvs_trace_read(made_file("functions.kvt", ""), &db, &error));
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char sql[64], words[64], *message = NULL;
+    snprintf(sql, sizeof sql, "SELECT %s('x')", names[i]);
+    snprintf(words, sizeof words, "%s() needs a BLOB of float32 numbers, not a text", names[i]);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, &message), SQLITE_ERROR);
+    assert_string_equal(message, words);
+    sqlite3_free(message);
+  }
+  sqlite3_close(db);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_step_out_of_its_place),
@@ -176,6 +193,7 @@ int main(void) {
       cmocka_unit_test(numbers_are_counted_from_zero),
       cmocka_unit_test(after_the_last_number_nothing_follows),
       cmocka_unit_test(so_many_heads_are_no_model),
+      cmocka_unit_test(a_wrong_argument_is_told_by_its_function),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

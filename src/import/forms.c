@@ -96,8 +96,9 @@ kvs_status plan_sort(struct plan *plan, const char *map, kvs_error *err) {
   for (size_t i = 0; status == KVS_OK && i < plan->piece_count; i++) {
     struct piece *p = &plan->pieces[i];
     if (i > 0 && same_meaning(&p[-1].meaning, &p->meaning))
-      return kvs_fail(err, KVS_ERR_INPUT, "arrays `%s` and `%s` are both %s; leave one out of the file, or --map it",
-                      p[-1].array->name, p->array->name, quantity_name(p->meaning.quantity));
+      return kvs_fail(err, KVS_ERR_INPUT, "%s: array `%s`, and %s: array `%s` are both %s; leave one out, or --map it",
+                      p[-1].array->file, p[-1].array->name, p->array->file, p->array->name,
+                      quantity_name(p->meaning.quantity));
     bool list = p->meaning.quantity <= Q_LENGTHS || p->meaning.quantity >= Q_PROMPT_LENGTH;
     int64_t count = array_elements(p->array);
     if (list && (count < 0 || count > PLAN_MOST))

@@ -144,7 +144,7 @@ static kvs_status settle_shape(struct plan *plan, int n_ctx, int prompt, kvs_err
                     (long long)dim['V']);
   if (prompt > plan->dim['N'])
     return kvs_fail(err, KVS_ERR_INPUT,
-                    "the prompt's length is %d tokens, and there are only %lld; correct --prompt-length, or "
+                    "a prompt of %d tokens, and there are only %lld; correct --prompt-length, or "
                     "`prompt_length` in the file",
                     prompt, (long long)dim['N']);
   kvs_config *c = &plan->config;
@@ -161,8 +161,9 @@ kvs_status plan_make(struct plan *plan, const import_options *options, kvs_error
   int n_ctx, prompt;
   if (!find(plan, Q_TOKENS))
     return kvs_fail(err, KVS_ERR_INPUT,
-                    "the tokens that were fed are missing: an array `tokens` (or `input_ids`) of their ids, or in JSON "
-                    "of their texts");
+                    "%s: the tokens that were fed are missing: an array `tokens` (or `input_ids`) of their ids, or in "
+                    "JSON of their texts",
+                    plan->arrays.count ? plan->arrays.at[0].file : "no array at all");
   kvs_status status = known_shape(plan, options, &n_ctx, &prompt, err);
   if (status != KVS_OK) return status;
   count_layers(plan);

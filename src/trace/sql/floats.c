@@ -147,7 +147,7 @@ static int take(cursor *c, sqlite3_value *argument, sqlite3_value **copy, const 
   if (!*copy) return SQLITE_NOMEM;
   *bytes = sqlite3_value_blob(*copy);
   *count = sqlite3_value_bytes(*copy) / 4;
-  return SQLITE_OK;
+  return *bytes || *count == 0 ? SQLITE_OK : SQLITE_NOMEM;
 }
 
 static int filter(sqlite3_vtab_cursor *base, int plan, const char *text, int argc, sqlite3_value **argv) {

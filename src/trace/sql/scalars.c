@@ -29,17 +29,30 @@ static double load(const unsigned char *bytes, sqlite3_int64 i) {
   return value;
 }
 
+static void fail(sqlite3_context *context, char *message) {
+  if (message)
+    sqlite3_result_error(context, message, -1);
+  else
+    sqlite3_result_error_nomem(context);
+  sqlite3_free(message);
+}
+
 /* The BLOB of an argument and how many numbers it holds; 0 if there is no answer but NULL or the error just set. */
 static int vector(sqlite3_context *context, sqlite3_value *argument, const unsigned char **bytes,
                   sqlite3_int64 *count) {
   int type = sqlite3_value_type(argument);
   if (type == SQLITE_NULL) return 0;
   if (type != SQLITE_BLOB) {
-    sqlite3_result_error(context, "a BLOB of float32 numbers is needed here", -1);
+    fail(context, sqlite3_mprintf("%s() needs a BLOB of float32 numbers, not %s", sqlite3_user_data(context),
+                                  type == SQLITE_TEXT ? "a text" : "a number"));
     return 0;
   }
   *bytes = sqlite3_value_blob(argument);
   *count = sqlite3_value_bytes(argument) / 4;
+  if (!*bytes && *count > 0) { /* a zeroblob() that there is no memory for */
+    sqlite3_result_error_nomem(context);
+    return 0;
+  }
   return 1;
 }
 
@@ -146,12 +159,7 @@ static void dot(sqlite3_context *context, int argc, sqlite3_value **argv) {
   sqlite3_int64 count_a, count_b;
   if (!vector(context, argv[0], &a, &count_a) || !vector(context, argv[1], &b, &count_b)) return;
   if (count_a != count_b) {
-    char *message = sqlite3_mprintf("dot: %lld numbers on the left, %lld on the right", count_a, count_b);
-    if (message)
-      sqlite3_result_error(context, message, -1);
-    else
-      sqlite3_result_error_nomem(context);
-    sqlite3_free(message);
+    fail(context, sqlite3_mprintf("dot: %lld numbers on the left, %lld on the right", count_a, count_b));
     return;
   }
   double sum = 0;
@@ -178,7 +186,7 @@ int kvs_sql_scalars(sqlite3 *db) {
   int rc = SQLITE_OK;
   for (unsigned i = 0; rc == SQLITE_OK && i < sizeof table / sizeof *table; i++)
     rc = sqlite3_create_function_v2(db, table[i].name, table[i].arguments,
-                                    SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS, NULL, table[i].function,
-                                    NULL, NULL, NULL);
+                                    SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS, (void *)table[i].name,
+                                    table[i].function, NULL, NULL, NULL);
   return rc;
 }
