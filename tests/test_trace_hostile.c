@@ -174,7 +174,7 @@ static void a_wrong_argument_is_told_by_its_function(void **state) {
   sqlite3 *db;
   ok(kvs_trace_read(made_file("functions.kvt", ""), &db, &error));
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    char sql[64], words[64], *message = NULL;
+    char sql[64], words[96], *message = NULL;
     snprintf(sql, sizeof sql, "SELECT %s('x')", names[i]);
     snprintf(words, sizeof words, "%s() needs a BLOB of float32 numbers, not a text", names[i]);
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, &message), SQLITE_ERROR);
