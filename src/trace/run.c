@@ -102,9 +102,15 @@ static kvs_status compare_runs(kvs_trace *trace, const kvs_trace_source *source,
   const int shape[] = {c->n_layer, c->n_head, c->n_embd, c->n_ctx, c->n_vocab};
   for (int i = 0; i < 5; i++) sqlite3_bind_int(select, 2 + i, shape[i]);
   int rc;
+  sqlite3_int64 last = 0;
   *runs = 0;
   while (status == KVS_OK && (rc = sqlite3_step(select)) == SQLITE_ROW) {
-    ++*runs;
+    /* A tree whose branches lead to the same page again and again has more rows than anybody can wait for. */
+    if ((*runs)++ && sqlite3_column_int64(select, 0) <= last)
+      status =
+          kvs_fail(err, KVS_ERR_INPUT, "%s: damaged: its runs are not in order; write to another file", trace->path);
+    if (status != KVS_OK) break;
+    last = sqlite3_column_int64(select, 0);
     bool shape_differs = sqlite3_column_int(select, 3), weights_differ = sqlite3_column_int(select, 2);
     const char *model = (const char *)sqlite3_column_text(select, 1);
     if (shape_differs || weights_differ)
@@ -159,7 +165,7 @@ kvs_status kvs_trace_prepare_file(kvs_trace *trace, const kvs_trace_source *sour
                       KVS_TRACE_VERSION);
   if (status == KVS_OK && objects > 0) status = kvs_trace_check_tables(trace->db, trace->path, err);
   if (status == KVS_OK) status = compare_runs(trace, source, &runs, err);
-  if (status == KVS_OK) status = pragma_value(trace, "SELECT count(*) FROM token", &tokens, err);
+  if (status == KVS_OK) status = pragma_value(trace, "SELECT EXISTS (SELECT 1 FROM token)", &tokens, err);
   if (status == KVS_OK) status = tokens > 0 ? compare_tokens(trace, source, err) : write_tokens(trace, source, err);
   if (status == KVS_OK) status = extend_numbers(trace, source->config, err);
   trace->checked = status == KVS_OK;
