@@ -3,6 +3,7 @@
 #include "trace_file.h"
 
 #include "study/look/look.h"
+#include "trace/query.h"
 
 static const char *const shape =
     "INSERT INTO run (run, engine, n_layer, n_head, n_embd, head_dim, n_ctx, n_vocab) "
@@ -184,6 +185,65 @@ static void a_wrong_argument_is_told_by_its_function(void **state) {
   sqlite3_close(db);
 }
 
+enum { PAGE = 4096 };
+
+/* Puts between the leaf of table `run` and its root four floors of pages on which all branches lead to the same page below. */
+static void branch_out(const char *path, int root) {
+  unsigned char page[PAGE];
+  FILE *file = fopen(path, "r+b");
+  assert_non_null(file);
+  fseek(file, (root - 1) * PAGE, SEEK_SET);
+  assert_int_equal(fread(page, 1, PAGE, file), PAGE);
+  assert_int_equal(page[0], 13); /* a leaf: https://www.sqlite.org/fileformat.html#b_tree_pages */
+  fseek(file, 0, SEEK_END);
+  int below = (int)(ftell(file) / PAGE) + 1, cells = 400;
+  for (int floor = 0; floor <= 4; floor++) {
+    if (floor == 4) fseek(file, (root - 1) * PAGE, SEEK_SET);
+    if (floor > 0) {
+      memset(page, 0, sizeof page);
+      int at = PAGE - 5 * cells;
+      page[0] = 5, page[3] = (unsigned char)(cells >> 8), page[4] = (unsigned char)cells;
+      page[5] = (unsigned char)(at >> 8), page[6] = (unsigned char)at, page[11] = (unsigned char)below;
+      for (int i = 0; i < cells; i++, at += 5) {
+        page[12 + 2 * i] = (unsigned char)(at >> 8), page[13 + 2 * i] = (unsigned char)at;
+        page[at + 3] = (unsigned char)below, page[at + 4] = 1;
+      }
+      below++;
+    }
+    assert_int_equal(fwrite(page, 1, PAGE, file), PAGE);
+  }
+  unsigned char pages[4] = {0, 0, 0, (unsigned char)(below - 1)};
+  fseek(file, 28, SEEK_SET);
+  assert_int_equal(fwrite(pages, 1, 4, file), 4);
+  fclose(file);
+}
+
+/* 400⁴ rows in a file of some 200 kB. */
+static void endless_rows_come_to_an_end(void **state) {
+  (void)state;
+  const char *path = in_folder("endless.kvt");
+  sqlite3 *db;
+  make_trace(path, 1, NULL);
+  ok(kvs_trace_read(path, &db, &error));
+  int root = (int)number(db, "SELECT rootpage FROM sqlite_schema WHERE name = 'run'");
+  sqlite3_close(db);
+  branch_out(path, root);
+  ok(kvs_trace_read(path, &db, &error));
+  struct query_budget budget;
+  long long count;
+  query_limit(db, &budget);
+  assert_status(query_number(db, "SELECT count(engine) FROM run", NULL, 0, 0, &count, &error), KVS_ERR_INPUT, __LINE__);
+  assert_says("more rows than a file of its size can have");
+  query_limit(db, NULL);
+  assert_true(number(db, "SELECT count(*) FROM (SELECT run FROM run LIMIT 1000)") == 1000);
+  sqlite3_close(db);
+  kvs_trace_source source = made_source(&small_config);
+  ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+  assert_status(begin(&source), KVS_ERR_INPUT, __LINE__);
+  assert_says("runs are not in order");
+  ok(kvs_trace_close(trace, &error));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_step_out_of_its_place),
@@ -193,6 +253,7 @@ int main(void) {
       cmocka_unit_test(numbers_are_counted_from_zero),
       cmocka_unit_test(after_the_last_number_nothing_follows),
       cmocka_unit_test(so_many_heads_are_no_model),
+      cmocka_unit_test(endless_rows_come_to_an_end),
       cmocka_unit_test(a_wrong_argument_is_told_by_its_function),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -11,6 +11,7 @@
 #include "cli/out.h"
 #include "cli/view.h"
 #include "study/look/look.h"
+#include "trace/query.h"
 
 struct values {
   struct start start;
@@ -77,6 +78,8 @@ static kvs_status find_model(struct show *show, const char *name, kvs_error *err
   struct sqlite3 *db;
   kvs_status status = kvs_trace_read(show->path, &db, err);
   if (status != KVS_OK) return status;
+  struct query_budget budget;
+  query_limit(db, &budget);
   if (name) status = open_model(show, db, name, err);
   for (int i = 0; !name && !show->model && kvs_builtin_at(i); i++) open_model(show, db, kvs_builtin_at(i)->name, NULL);
   sqlite3_close(db); /* before live_open, which see */

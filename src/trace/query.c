@@ -11,6 +11,10 @@ void vector_free(struct vector *vector) {
 }
 
 static kvs_status query_failed(sqlite3 *db, kvs_error *err) {
+  if (sqlite3_errcode(db) == SQLITE_INTERRUPT)
+    return kvs_fail(
+        err, KVS_ERR_INPUT,
+        "the trace is damaged: it seems to have more rows than a file of its size can have; take another copy");
   return kvs_fail(err, sqlite3_errcode(db) == SQLITE_NOMEM ? KVS_ERR_MEMORY : KVS_ERR_INPUT,
                   "the trace cannot be read: %s; `kvstep info` shows what is in it", sqlite3_errmsg(db));
 }
@@ -40,6 +44,22 @@ kvs_status query_number(sqlite3 *db, const char *sql, const int *parameters, int
   if (row && sqlite3_column_type(statement, 0) != SQLITE_NULL) *number = sqlite3_column_int64(statement, 0);
   sqlite3_finalize(statement);
   return status;
+}
+
+static int spend(void *context) {
+  struct query_budget *budget = context;
+  return --budget->left < 0;
+}
+
+void query_limit(sqlite3 *db, struct query_budget *budget) {
+  enum { EACH = 1000000, AT_LEAST = 100, BYTES_PER_CALL = 10000 };
+  long long pages = 0, size = 0;
+  sqlite3_progress_handler(db, 0, NULL, NULL);
+  if (!budget) return;
+  query_number(db, "PRAGMA main.page_count", NULL, 0, 0, &pages, NULL);
+  query_number(db, "PRAGMA main.page_size", NULL, 0, 0, &size, NULL);
+  budget->left = AT_LEAST + pages * size / BYTES_PER_CALL;
+  sqlite3_progress_handler(db, EACH, spend, budget);
 }
 
 int column_int(sqlite3_stmt *statement, int column, int missing) {

@@ -22,6 +22,14 @@ kvs_status query_prepare(sqlite3 *db, const char *sql, const int *parameters, in
 /* Steps: *row says whether there is one. */
 kvs_status query_step(sqlite3_stmt *statement, bool *row, kvs_error *err);
 
+/* For questions about whole tables: a damaged tree whose branches meet again has more rows than anybody can wait for. From here on all
+ * questions to `db` together take no more of SQLite's instructions than a file of its size needs many times over; then they end, and
+ * query_step says why. *budget must live as long as it is in force; NULL lifts it. */
+struct query_budget {
+  long long left; /* in calls of SQLite's progress handler */
+};
+void query_limit(sqlite3 *db, struct query_budget *budget);
+
 /* The first column of the first row as a number; `missing` if there is no row or it is NULL. */
 kvs_status query_number(sqlite3 *db, const char *sql, const int *parameters, int count, long long missing,
                         long long *number, kvs_error *err);

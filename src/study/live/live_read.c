@@ -196,7 +196,7 @@ void live_past_free(struct live_past *past) {
 
 static kvs_status has_run(struct sqlite3 *db, const char *path, kvs_error *err) {
   long long runs;
-  kvs_status status = query_number(db, "SELECT count(*) FROM main.run", NULL, 0, 0, &runs, err);
+  kvs_status status = query_number(db, "SELECT EXISTS (SELECT 1 FROM main.run)", NULL, 0, 0, &runs, err);
   if (status != KVS_OK || runs > 0) return status;
   return kvs_fail(err, KVS_ERR_INPUT, "%s: there is no run in it yet that could be gone on with", path);
 }
