@@ -17,16 +17,16 @@ static void misplace(const char *path, const char *table, const char *order, con
     snprintf(sql, sizeof sql,
              "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = replace(sql, '%s', '%s') WHERE name = '%s'",
              i ? reversed : order, i ? order : reversed, table);
-    execute(path, sql);
-    if (i == 0) execute(path, insert);
+    alter(path, sql);
+    if (i == 0) alter(path, insert);
   }
 }
 
 static const char *made_file(const char *name, const char *rows) {
   const char *path = in_folder(name);
-  execute(path, kvs_trace_schema());
-  execute(path, shape);
-  execute(path, rows);
+  alter(path, kvs_trace_schema());
+  alter(path, shape);
+  alter(path, rows);
   return path;
 }
 
@@ -81,7 +81,7 @@ static void a_view_is_no_table_to_write_to(void **state) {
              "PRAGMA legacy_alter_table = 1; ALTER TABLE %s RENAME TO old; CREATE VIEW %s AS WITH RECURSIVE n (i) AS "
              "(SELECT 0 UNION ALL SELECT i + 1 FROM n) SELECT old.* FROM old, n",
              tables[i], tables[i]);
-    execute(path, sql);
+    alter(path, sql);
     kvs_trace_source source = made_source(&small_config);
     ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
     assert_status(begin(&source), KVS_ERR_INPUT, __LINE__);
@@ -96,7 +96,7 @@ static void a_table_with_more_columns_is_no_trace_to_append_to(void **state) {
   (void)state;
   const char *path = in_folder("more.kvt");
   make_trace(path, 1, NULL);
-  execute(path, "ALTER TABLE run ADD COLUMN more");
+  alter(path, "ALTER TABLE run ADD COLUMN more");
   kvs_trace_source source = made_source(&small_config);
   ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
   assert_status(begin(&source), KVS_ERR_INPUT, __LINE__);
@@ -114,7 +114,7 @@ static void numbers_are_counted_from_zero(void **state) {
   for (int i = 0; i < 2; i++) {
     const char *path = in_folder("numbers.kvt");
     make_trace(path, 1, NULL);
-    execute(path, spoilt[i]);
+    alter(path, spoilt[i]);
     make_trace(path, 1, NULL);
     sqlite3 *db;
     ok(kvs_trace_read(path, &db, &error));
@@ -144,7 +144,7 @@ static void after_the_last_number_nothing_follows(void **state) {
     kvs_observer observer = kvs_trace_observer(trace);
     ok(feed(&observer, kvs_model_config(model), 0, &error));
     ok(kvs_trace_close(trace, &error));
-    execute(path, ends[i].sql);
+    alter(path, ends[i].sql);
     ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
     assert_status(kvs_trace_resume_run(trace, model, tokenizer, 1, NULL, &error), KVS_ERR_INPUT, __LINE__);
     assert_says(ends[i].words);
