@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "tests/support/check_matrix.h"
+#include "tests/support/check_pairs.h"
 
 static const char *const austen[] = {
     "It is a truth", "She was", "The", "Mr. Darcy said nothing of the matter to", "I hope you will", "no, no, no, no"};
@@ -79,11 +79,39 @@ static int large_models(struct matrix_model *models) {
   return 2;
 }
 
+/* Every two faults at once: which of them are not both named. */
+static int bench_pairs(void) {
+  const kvs_config small = {
+      .n_layer = 3, .n_head = 5, .n_embd = 40, .n_ctx = 40, .n_vocab = 90, .scale_attn_weights = true, .tied = true};
+  struct matrix_model models[] = {matrix_builtin("reverse", reverse, 2), matrix_random("random 3x5x8", small, 11, 2)};
+  enum { MODELS = sizeof models / sizeof *models };
+  int runs = 0, right = 0;
+  for (int weights = 1; weights >= 0; weights--) {
+    const struct matrix_options o = {.weights = weights, .generate = 12, .details = stderr};
+    printf("\n%s weights\n%-22s %-22s %5s %6s %8s %6s\n", weights ? "With" : "Without", "fault", "and", "runs", "right",
+           "missing", "extra");
+    for (int i = 0; kvs_fault_at(i); i++)
+      for (int j = i + 1; kvs_fault_at(j); j++) {
+        struct pair_line line = {0};
+        for (int m = 0; m < MODELS; m++) pairs_of(&models[m], kvs_fault_at(i), kvs_fault_at(j), &o, &line);
+        runs += line.runs, right += line.right;
+        if (line.right < line.runs)
+          printf("%-22s %-22s %5d %6d %8d %6d\n", line.names[0], line.names[1], line.runs, line.right, line.missing,
+                 line.extra);
+        fflush(stdout);
+      }
+  }
+  printf("\n%d of %d runs with two faults: each that shows is named, and nothing else\n", right, runs);
+  for (int m = 0; m < MODELS; m++) matrix_model_free(&models[m]);
+  return right == runs ? 0 : 1;
+}
+
 int main(int argc, char **argv) {
   struct matrix_model models[4];
   int alarms = 0, mute = 0;
   bool large = argc > 1 && strcmp(argv[1], "124M") == 0;
   int count = large ? large_models(models) : usual_models(models);
+  if (argc > 1 && strcmp(argv[1], "pairs") == 0) return bench_pairs();
   struct matrix_options o = {.generate = large ? 5 : 12, .late = !large, .details = stderr};
   struct matrix_line total[2];
   for (int weights = 1; weights >= 0; weights--) {

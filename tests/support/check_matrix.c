@@ -1,209 +1,11 @@
-/* check_matrix.c: traced runs in a temporary folder, and what check says of them. */
+/* check_matrix.c: what check says of runs with a fault, and of right ones. */
 #include "tests/support/check_matrix.h"
 
 #include <math.h>
-#include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "study/check/check.h"
 #include "tests/support/memory_model.h"
-#include "trace/store.h"
-
-static kvs_error error;
-
-static void must(kvs_status status, const char *doing) {
-  if (status == KVS_OK) return;
-  fprintf(stderr, "%s: %s\n", doing, error.message);
-  abort();
-}
-
-/* ---- models ---- */
-
-struct matrix_model matrix_builtin(const char *name, const char *const *prompts, int count) {
-  struct matrix_model m = {.name = name, .prompts = count};
-  kvs_model *model;
-  kvs_tokenizer *tokenizer;
-  must(kvs_model_open(name, &model, &error), name);
-  must(kvs_tokenizer_open(name, &tokenizer, &error), name);
-  m.model = model, m.tokenizer = tokenizer;
-  for (int p = 0; p < count; p++) {
-    size_t length;
-    must(kvs_tokenizer_encode(tokenizer, prompts[p], strlen(prompts[p]), false, &m.prompt[p], &length, &error),
-         prompts[p]);
-    m.length[p] = (int)length;
-  }
-  return m;
-}
-
-struct matrix_model matrix_random(const char *name, kvs_config config, unsigned seed, int prompts) {
-  struct matrix_model m = {.name = name, .prompts = prompts};
-  static const int lengths[] = {3, 5, 8, 2, 11, 6, 4, 9};
-  unsigned long long state = seed;
-  m.model = memory_model(config, KVS_F32, seed);
-  for (int p = 0; p < prompts; p++) {
-    m.length[p] = lengths[p % 8];
-    m.prompt[p] = malloc((size_t)m.length[p] * sizeof(int));
-    if (!m.prompt[p]) abort();
-    for (int i = 0; i < m.length[p]; i++)
-      m.prompt[p][i] = (int)((memory_random(&state) + 1) / 2 * (float)config.n_vocab * 0.999f);
-  }
-  return m;
-}
-
-void matrix_model_free(struct matrix_model *m) {
-  for (int p = 0; p < m->prompts; p++) free(m->prompt[p]);
-  if (m->tokenizer) {
-    kvs_tokenizer_free((kvs_tokenizer *)m->tokenizer);
-    kvs_model_free((kvs_model *)m->model);
-  } else {
-    memory_model_free((kvs_model *)m->model);
-  }
-}
-
-/* ---- one traced run ---- */
-
-static const unsigned char *spelling(const void *context, int token, size_t *length) {
-  const struct matrix_model *m = context;
-  static unsigned char byte[2];
-  if (m->tokenizer) return kvs_tokenizer_bytes(m->tokenizer, token, length);
-  *length = 1;
-  byte[0] = (unsigned char)(token % 255 + 1);
-  return byte;
-}
-
-struct run {
-  const struct matrix_model *m;
-  int prompt;
-  const kvs_fault *fault;
-  int from;
-  int generate;
-  bool singly; /* the prompt token by token */
-  const kvs_log *log;
-};
-
-static int best_of(const float *logits, int count) {
-  int best = 0;
-  for (int i = 1; i < count; i++)
-    if (logits[i] > logits[best]) best = i;
-  return best;
-}
-
-/* The prompt's tokens, repeated as long as the fault needs; to be freed. */
-static int *prompt_of(const struct run *r, int *count) {
-  const struct matrix_model *m = r->m;
-  *count = kvs_fault_prompt_length(r->fault, kvs_model_config(m->model), m->length[r->prompt]);
-  int *tokens = malloc((size_t)*count * sizeof *tokens);
-  if (!tokens) abort();
-  for (int i = 0; i < *count; i++) tokens[i] = m->prompt[r->prompt][i % m->length[r->prompt]];
-  return tokens;
-}
-
-static char *text_of(const struct matrix_model *m, const int *tokens, int count, size_t *length) {
-  char *text = malloc((size_t)count * 64 + 1);
-  if (!text) abort();
-  *length = 0;
-  for (int i = 0; i < count; i++) {
-    size_t bytes;
-    const unsigned char *from = spelling(m, tokens[i], &bytes);
-    memcpy(text + *length, from, bytes);
-    *length += bytes;
-  }
-  return text;
-}
-
-static void decode(kvs_engine *engine, const struct run *r, const int *tokens, int count) {
-  kvs_status status = KVS_OK;
-  if (!r->singly)
-    must(kvs_engine_prefill(engine, tokens, count, KVS_PROMPT, &error), "prefill");
-  else
-    for (int i = 0; i < count; i++) must(kvs_engine_decode(engine, tokens[i], KVS_PROMPT, &error), "decode");
-  int n_vocab = kvs_model_config(r->m->model)->n_vocab;
-  for (int i = 0; i < r->generate && status == KVS_OK; i++)
-    status = kvs_engine_decode(engine, best_of(kvs_engine_logits(engine), n_vocab), KVS_SAMPLED, &error);
-  if (status != KVS_ERR_CONTEXT) must(status, "decode");
-}
-
-static void trace_run(const struct run *r, const char *path) {
-  const struct matrix_model *m = r->m;
-  const kvs_config *config = kvs_model_config(m->model);
-  int count;
-  size_t length;
-  int *tokens = prompt_of(r, &count);
-  char *text = text_of(m, tokens, count, &length);
-  kvs_trace *trace;
-  kvs_engine *engine;
-  kvs_trace_source source = {
-      .config = config, .model = m->name, .sha256 = "00", .tokens = config->n_vocab, .bytes = spelling, .context = m};
-  kvs_run_info info = {.prompt = text, .prompt_length = length}; /* what is injected is not told */
-  must(kvs_trace_create(path, KVS_TRACE_REPLACE, &trace, &error), path);
-  must(kvs_trace_begin_run_from(trace, &source, &info, r->log, NULL, &error), path);
-  must(kvs_engine_create(m->model, &(kvs_engine_options){.threads = 1}, &engine, &error), "engine");
-  kvs_observer observer = kvs_trace_observer(trace);
-  kvs_engine_observe(engine, &observer);
-  kvs_engine_fault(engine, r->fault, r->from);
-  decode(engine, r, tokens, count);
-  kvs_engine_free(engine);
-  must(kvs_trace_end_run(trace, &error), path);
-  must(kvs_trace_close(trace, &error), path);
-  free(text);
-  free(tokens);
-}
-
-static struct check_report look_at(const char *path, const kvs_model *model) {
-  sqlite3 *db;
-  struct look *look;
-  struct check_report report;
-  must(kvs_trace_read(path, &db, &error), path);
-  must(look_open(db, &look, &error), path);
-  must(check_run(look, 1, model, NULL, &report, &error), path);
-  look_close(look);
-  return report;
-}
-
-static sqlite3 *open_to_write(const char *path) {
-  sqlite3 *db;
-  if (sqlite3_open(path, &db) != SQLITE_OK) abort();
-  return db;
-}
-
-static void execute(sqlite3 *db, const char *sql) {
-  char *message = NULL;
-  if (sqlite3_exec(db, sql, NULL, NULL, &message) == SQLITE_OK) return;
-  fprintf(stderr, "%s: %s\n", sql, message);
-  abort();
-}
-
-/* True if both traces hold the same numbers, as far as both go. */
-static bool is_same(const char *a, const char *b) {
-  static const char *const tables[] = {"step, token, cache_length_before, position, cache_length_after FROM DB.step",
-                                       "layer, row, step, k, v FROM DB.kv_row",
-                                       "step, layer, head, q, scores, weights, out FROM DB.head_step",
-                                       "step, logits FROM DB.step_vector", NULL};
-  static const char both[] =
-      " WHERE step <= min((SELECT max(step) FROM main.step), (SELECT max(step) FROM other.step))";
-  sqlite3 *db = open_to_write(a);
-  char attach[300];
-  bool same = true;
-  snprintf(attach, sizeof attach, "ATTACH '%s' AS other", b);
-  execute(db, attach);
-  for (int t = 0; same && tables[t]; t++) {
-    char sql[2400], one[400], other[400];
-    const char *mark = strstr(tables[t], "DB");
-    int before = (int)(mark - tables[t]);
-    snprintf(one, sizeof one, "SELECT %.*smain%s%s", before, tables[t], mark + 2, both);
-    snprintf(other, sizeof other, "SELECT %.*sother%s%s", before, tables[t], mark + 2, both);
-    snprintf(sql, sizeof sql, "SELECT EXISTS (%s EXCEPT %s) OR EXISTS (%s EXCEPT %s)", one, other, other, one);
-    sqlite3_stmt *statement;
-    if (sqlite3_prepare_v2(db, sql, -1, &statement, NULL) != SQLITE_OK || sqlite3_step(statement) != SQLITE_ROW)
-      abort();
-    same = sqlite3_column_int(statement, 0) == 0;
-    sqlite3_finalize(statement);
-  }
-  sqlite3_close(db);
-  return same;
-}
 
 /* ---- what check said ---- */
 
@@ -213,7 +15,8 @@ static bool has_kind(const struct finding *f, const char *name) {
   return false;
 }
 
-static void tell(FILE *to, const struct run *r, const struct matrix_options *o, const struct check_report *report) {
+static void tell(FILE *to, const struct matrix_run *r, const struct matrix_options *o,
+                 const struct check_report *report) {
   if (!to) return;
   fprintf(to, "%s, %s, prompt %d (%d tokens), from step %d, %s weights:", r->fault ? r->fault->name : "right",
           r->m->name, r->prompt, r->m->length[r->prompt], r->from, o->weights ? "with" : "no");
@@ -225,7 +28,7 @@ static void tell(FILE *to, const struct run *r, const struct matrix_options *o, 
 
 /* Whether the finding's query works in a plain SQLite, without kvstep's functions, and shows something. */
 static bool shows(const char *path, const struct finding *f, FILE *details) {
-  sqlite3 *db = open_to_write(path);
+  sqlite3 *db = matrix_open(path);
   sqlite3_stmt *statement = NULL;
   bool good =
       sqlite3_prepare_v2(db, f->sql, -1, &statement, NULL) == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW;
@@ -235,7 +38,7 @@ static bool shows(const char *path, const struct finding *f, FILE *details) {
   return good;
 }
 
-static void judge(const struct run *r, const struct matrix_options *o, const struct check_report *report,
+static void judge(const struct matrix_run *r, const struct matrix_options *o, const struct check_report *report,
                   struct matrix_line *line) {
   int found = 0, others = 0, single = 0;
   for (size_t f = 0; f < report->count; f++) {
@@ -255,41 +58,18 @@ static void judge(const struct run *r, const struct matrix_options *o, const str
     line->missed++;
   if (!found || others) tell(o->details, r, o, report);
 }
-
-static char folder[64];
-
-static const char *in_folder(const char *name) {
-  static char paths[2][100];
-  static int next;
-  if (!*folder) {
-    /* Thousands of small files that nobody keeps: in memory, where that can be had. */
-    snprintf(folder, sizeof folder, "%s/kvstep-matrix-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    if (!mkdtemp(folder)) abort();
-  }
-  char *path = paths[next++ % 2];
-  snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-  return path;
-}
-
-static void empty_folder(void) {
-  unlink(in_folder("a.db"));
-  unlink(in_folder("b.db"));
-  rmdir(folder);
-  folder[0] = '\0';
-}
-
 /* Whether the fault did anything at all to this run. */
-static bool did_something(const struct run *r, const char *path) {
-  struct run right = *r;
+static bool did_something(const struct matrix_run *r, const char *path) {
+  struct matrix_run right = *r;
   right.fault = NULL;
   if (r->fault->fills_context) return true;
-  const char *other = in_folder("b.db");
-  trace_run(&right, other);
-  return !is_same(path, other);
+  const char *other = matrix_file("b.db");
+  if (!matrix_trace(&right, other)) abort();
+  return !matrix_same(path, other);
 }
 
 /* Takes away what another engine may not log. */
-static void blind(const char *path, enum matrix_sight sight) {
+void matrix_blind(const char *path, enum matrix_sight sight) {
   static const char *const sql[SIGHT_COUNT] = {
       [SIGHT_ROWS] = "DELETE FROM head_stat; DELETE FROM head_step; DELETE FROM step_vector; DELETE FROM event; DELETE "
                      "FROM step_stat; "
@@ -300,18 +80,18 @@ static void blind(const char *path, enum matrix_sight sight) {
           "UPDATE step SET position = NULL, cache_length_before = NULL, cache_length_after = NULL; DELETE FROM event; "
           "UPDATE run SET engine = 'another'; UPDATE step_vector SET wte = NULL, wpe = NULL, x = NULL"};
   if (sight == SIGHT_ALL) return;
-  sqlite3 *db = open_to_write(path);
-  execute(db, sql[sight]);
+  sqlite3 *db = matrix_open(path);
+  matrix_execute(db, sql[sight]);
   sqlite3_close(db);
 }
 
-static void one_run(const struct run *r, const struct matrix_options *o, struct matrix_line *line) {
-  const char *path = in_folder("a.db");
-  trace_run(r, path);
+static void one_run(const struct matrix_run *r, const struct matrix_options *o, struct matrix_line *line) {
+  const char *path = matrix_file("a.db");
+  if (!matrix_trace(r, path)) abort();
   line->runs++;
   bool something = did_something(r, path);
-  blind(path, o->sight);
-  struct check_report report = look_at(path, o->weights ? r->m->model : NULL);
+  matrix_blind(path, o->sight);
+  struct check_report report = matrix_look(path, o->weights ? r->m->model : NULL);
   if (report.count == 0 && !something)
     line->unseen++;
   else
@@ -325,14 +105,14 @@ void matrix_fault(const struct matrix_model *m, const kvs_fault *fault, const st
                   struct matrix_line *line) {
   line->name = fault->name;
   for (int p = 0; p < m->prompts; p++) {
-    struct run r = {.m = m, .prompt = p, .fault = fault, .generate = o->generate};
+    struct matrix_run r = {.m = m, .prompt = p, .fault = fault, .generate = o->generate};
     int tokens = kvs_fault_prompt_length(fault, kvs_model_config(m->model), m->length[p]);
     r.from = kvs_fault_usual_start(fault, tokens);
     one_run(&r, o, line);
     r.from += 2 + p;
     if (o->late && !fault->from_start && !fault->fills_context) one_run(&r, o, line);
   }
-  empty_folder();
+  matrix_clear();
 }
 
 /* ---- controls ---- */
@@ -362,18 +142,18 @@ static void change(sqlite3_context *context, int count, sqlite3_value **values) 
 }
 
 static void spoil(const char *path, enum matrix_control control) {
-  sqlite3 *db = open_to_write(path);
+  sqlite3 *db = matrix_open(path);
   char sql[400];
   sqlite3_create_function(db, "change", 2, SQLITE_UTF8, NULL, change, NULL, NULL);
   snprintf(sql, sizeof sql, "UPDATE kv_row SET k = change(k, %d), v = change(v, %d)", control, control);
-  execute(db, sql);
+  matrix_execute(db, sql);
   if (control == CONTROL_DRIFT) {
     snprintf(sql, sizeof sql,
              "UPDATE head_step SET q = change(q, %d), scores = change(scores, %d), weights = change(weights, %d), out "
              "= change(out, %d); "
              "UPDATE step_vector SET wpe = change(wpe, %d), x = change(x, %d), logits = change(logits, %d)",
              control, control, control, control, control, control, control);
-    execute(db, sql);
+    matrix_execute(db, sql);
   }
   sqlite3_close(db);
 }
@@ -387,22 +167,23 @@ void matrix_control(const struct matrix_model *m, enum matrix_control control, c
   const kvs_log parts = {.level = KVS_LOG_ATTENTION, .layers = layers, .heads = heads, .first_step = 2, .last_step = 9};
   line->name = names[control];
   for (int p = 0; p < m->prompts; p++) {
-    const char *path = in_folder("a.db");
-    struct run r = {.m = m, .prompt = p, .generate = o->generate, .singly = control == CONTROL_SINGLY};
+    const char *path = matrix_file("a.db");
+    struct matrix_run r = {.m = m, .prompt = p, .generate = o->generate, .singly = control == CONTROL_SINGLY};
     if (control == CONTROL_STEPS) r.log = &steps;
     if (control == CONTROL_PARTS) r.log = &parts;
-    trace_run(&r, path);
+    if (!matrix_trace(&r, path)) abort();
     if (control == CONTROL_F16 || control == CONTROL_BF16 || control == CONTROL_DRIFT) spoil(path, control);
     if (control == CONTROL_ROWS) {
-      sqlite3 *db = open_to_write(path);
-      execute(db, "DELETE FROM head_stat; DELETE FROM head_step; DELETE FROM step_vector; DELETE FROM top_token; "
-                  "DELETE FROM event; "
-                  "DELETE FROM step_stat; DELETE FROM kv_row WHERE layer > 0; UPDATE kv_row SET v = NULL; "
-                  "UPDATE step SET logprob = NULL, seconds = NULL");
+      sqlite3 *db = matrix_open(path);
+      matrix_execute(db,
+                     "DELETE FROM head_stat; DELETE FROM head_step; DELETE FROM step_vector; DELETE FROM top_token; "
+                     "DELETE FROM event; "
+                     "DELETE FROM step_stat; DELETE FROM kv_row WHERE layer > 0; UPDATE kv_row SET v = NULL; "
+                     "UPDATE step SET logprob = NULL, seconds = NULL");
       sqlite3_close(db);
     }
-    blind(path, o->sight);
-    struct check_report report = look_at(path, o->weights ? m->model : NULL);
+    matrix_blind(path, o->sight);
+    struct check_report report = matrix_look(path, o->weights ? m->model : NULL);
     line->runs++;
     line->named += report.verdict == CHECK_CLEAN;
     line->wrong += report.verdict == CHECK_FAULT;
@@ -410,5 +191,5 @@ void matrix_control(const struct matrix_model *m, enum matrix_control control, c
     if (report.verdict != CHECK_CLEAN) tell(o->details, &r, o, &report);
     check_report_free(&report);
   }
-  empty_folder();
+  matrix_clear();
 }

@@ -3,25 +3,9 @@
 #ifndef KVS_TESTS_CHECK_MATRIX_H
 #define KVS_TESTS_CHECK_MATRIX_H
 
-#include <stdbool.h>
 #include <stdio.h>
 
-#include "kvstep/kvstep.h"
-
-/* A model with prompts for it, as tokens. */
-struct matrix_model {
-  const char *name;
-  const kvs_model *model;
-  const kvs_tokenizer *tokenizer; /* NULL: token i is spelled by the byte i + 1 */
-  int prompts;
-  int *prompt[16];
-  int length[16];
-};
-
-/* A built-in model by name, or one of random weights of a shape; prompts are encoded or drawn. Aborts if that fails. */
-struct matrix_model matrix_builtin(const char *name, const char *const *prompts, int count);
-struct matrix_model matrix_random(const char *name, kvs_config config, unsigned seed, int prompts);
-void matrix_model_free(struct matrix_model *m);
+#include "tests/support/matrix_run.h"
 
 /* What came of the runs with one fault. */
 struct matrix_line {
@@ -49,6 +33,9 @@ struct matrix_options {
   bool late;     /* also from a later step on */
   FILE *details; /* each wrong or missed one is told here; NULL: nowhere */
 };
+
+/* Takes away from a trace what another engine may not log. */
+void matrix_blind(const char *path, enum matrix_sight sight);
 
 /* All prompts of the model with this fault; adds to *line. */
 void matrix_fault(const struct matrix_model *m, const kvs_fault *fault, const struct matrix_options *o,
