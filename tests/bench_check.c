@@ -1,6 +1,7 @@
 /* bench_check.c: does check name every fault, and nothing else? Each kind of fault × prompts × models × starting steps, traced by the real engine,
  * with and without weights; and right runs, stored coarsely, drifted, logged in part. Prints what came of it.
  *
+ * With the argument `pairs`: two faults at once, every pair, or those with the fault that is named next.
  * With the argument `124M`: on random weights of GPT-2 small's shape instead (some minutes, 2 GB).
  */
 #include <string.h>
@@ -79,8 +80,10 @@ static int large_models(struct matrix_model *models) {
   return 2;
 }
 
-/* Every two faults at once: which of them are not both named. */
-static int bench_pairs(void) {
+static bool is_named(const kvs_fault *fault, const char *name) { return strcmp(fault->name, name) == 0; }
+
+/* Every two faults at once (or those with this one): which of them are not both named. */
+static int bench_pairs(const char *only) {
   const kvs_config small = {
       .n_layer = 3, .n_head = 5, .n_embd = 40, .n_ctx = 40, .n_vocab = 90, .scale_attn_weights = true, .tied = true};
   struct matrix_model models[] = {matrix_builtin("reverse", reverse, 2), matrix_random("random 3x5x8", small, 11, 2)};
@@ -93,6 +96,7 @@ static int bench_pairs(void) {
     for (int i = 0; kvs_fault_at(i); i++)
       for (int j = i + 1; kvs_fault_at(j); j++) {
         struct pair_line line = {0};
+        if (only && !is_named(kvs_fault_at(i), only) && !is_named(kvs_fault_at(j), only)) continue;
         for (int m = 0; m < MODELS; m++) pairs_of(&models[m], kvs_fault_at(i), kvs_fault_at(j), &o, &line);
         runs += line.runs, right += line.right;
         if (line.right < line.runs)
@@ -111,7 +115,7 @@ int main(int argc, char **argv) {
   int alarms = 0, mute = 0;
   bool large = argc > 1 && strcmp(argv[1], "124M") == 0;
   int count = large ? large_models(models) : usual_models(models);
-  if (argc > 1 && strcmp(argv[1], "pairs") == 0) return bench_pairs();
+  if (argc > 1 && strcmp(argv[1], "pairs") == 0) return bench_pairs(argc > 2 ? argv[2] : NULL);
   struct matrix_options o = {.generate = large ? 5 : 12, .late = !large, .details = stderr};
   struct matrix_line total[2];
   for (int weights = 1; weights >= 0; weights--) {

@@ -3,7 +3,7 @@
 #include "tests/trace_maker.h"
 
 #include "study/check/check.h"
-#include "tests/support/check_matrix.h"
+#include "tests/support/check_pairs.h"
 #include "tests/support/memory_model.h"
 
 static const kvs_config config = {
@@ -266,11 +266,43 @@ static void test_matrix(void **state) {
   }
 }
 
+/* Two faults of which the one hides behind what merely follows from the other: each is named all the same, and nothing else is.
+ * `make bench-check BENCH_MODEL=pairs` tries every pair. */
+static void test_pairs(void **state) {
+  (void)state;
+  static const char *const pairs[][2] = {{"overwrite-last", "k-without-v"},
+                                         {"overwrite-last", "row-never-written"},
+                                         {"overwrite-last", "cross-layer-length"},
+                                         {"overwrite-last", "cross-layer-shared"},
+                                         {"cross-layer-length", "cross-layer-shared"},
+                                         {"cross-layer-shared", "wrong-scale"},
+                                         {"cross-layer-shared", "heads-interleaved"},
+                                         {"cross-layer-shared", "stale-cache"},
+                                         {"context-unguarded", "mask-corner"},
+                                         {"context-unguarded", "wrong-scale"},
+                                         {"context-overflow", "heads-interleaved"},
+                                         {"row-never-written", "context-unguarded"},
+                                         {"row-never-written", "token-skipped"},
+                                         {"k-without-v", "token-skipped"},
+                                         {"position-jump", "prompt-twice"},
+                                         {"position-jump", "last-token-twice"},
+                                         {"off-by-one", "wrong-scale"}};
+  for (int weights = 0; weights < 2; weights++)
+    for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
+      const struct matrix_options o = {.weights = weights, .generate = 8, .details = stderr};
+      struct pair_line line = {0};
+      pairs_of(&model, kvs_fault_find(pairs[p][0]), kvs_fault_find(pairs[p][1]), &o, &line);
+      if (line.right != line.runs || line.runs == 0)
+        fail_msg("%s and %s, %s weights: %d runs, %d right, %d with a name missing, %d with another", pairs[p][0],
+                 pairs[p][1], weights ? "with" : "without", line.runs, line.right, line.missing, line.extra);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_right),      cmocka_unit_test(test_lengths),   cmocka_unit_test(test_claims),
       cmocka_unit_test(test_events),     cmocka_unit_test(test_attention), cmocka_unit_test(test_tokens),
       cmocka_unit_test(test_equal_best), cmocka_unit_test(test_mixture),   cmocka_unit_test(test_blind),
-      cmocka_unit_test(test_least),      cmocka_unit_test(test_matrix)};
+      cmocka_unit_test(test_least),      cmocka_unit_test(test_matrix),    cmocka_unit_test(test_pairs)};
   return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -15,16 +15,23 @@ struct layer_row {
   int zeros;                 /* steps that read K as zero so far */
 };
 
+/* How the scores of a layer are made. */
+struct score_guess {
+  bool interleaved;
+  double scale, share; /* share: of the scores that follow from it; 0: none was made */
+};
+
 /* One layer's cache as the trace shows it being filled. */
 struct layer_rows {
   int layer;
   struct layer_row *at; /* ordered by step, then row */
   int count;
-  int done;                /* rows up to here were written by the present step and those before */
-  int *now;                /* [rows] which of `at` lies in each row now, -1: none */
-  int rows;                /* room in now */
-  double noise, mix_noise; /* how exactly scores and mixes of this layer follow from its rows, as a rule */
-  int other;               /* the layer whose rows were last found here; -1: none */
+  int done;                 /* rows up to here were written by the present step and those before */
+  int *now;                 /* [rows] which of `at` lies in each row now, -1: none */
+  int rows;                 /* room in now */
+  double noise, mix_noise;  /* how exactly scores and mixes of this layer follow from its rows, as a rule */
+  struct score_guess guess; /* the last mistake that was found in this layer's scores */
+  int other;                /* the layer whose rows were last found here; -1: none */
 };
 
 struct attend_head {

@@ -180,6 +180,32 @@ static kvs_status check_dead(struct check *check, const struct layer_rows *c, co
   return status;
 }
 
+static bool is_same(const float *a, const float *b, int count) {
+  return a && b && memcmp(a, b, (size_t)count * sizeof *a) == 0;
+}
+
+/* Rows written over others of which K and V, or V alone, did not change to the bit. The same token at the same place may be the same row;
+ * in layer 0 it is. */
+static kvs_status check_kept(struct check *check, struct layer_rows *c, kvs_error *err) {
+  kvs_status status = KVS_OK;
+  int n = check->shape.n_embd;
+  for (int r = 0; status == KVS_OK && r < c->count; r++) {
+    const struct layer_row *now = &c->at[r], *old = c->now[now->row] < 0 ? NULL : &c->at[c->now[now->row]];
+    c->now[now->row] = r;
+    int i = check_index(check, now->step), j = old ? check_index(check, old->step) : -1;
+    if (i < 0 || j < 0 || check->steps[i].token == check->steps[j].token) continue;
+    bool k = is_same(now->k, old->k, n), v = is_same(now->v, old->v, n), dead;
+    double what;
+    dead = now->v && is_dead(now->v, n, &what);
+    if (dead || !(k ? v || !now->v : v && now->k && old->k)) continue;
+    struct fact fact = check_fact(check, k ? FACT_ROW_KEPT : FACT_ROW_KEPT_V, now->step);
+    fact.layer = c->layer, fact.row = now->row, fact.found = old->step;
+    status = check_note(check, &fact, err);
+  }
+  for (int row = 0; row < c->rows; row++) c->now[row] = -1;
+  return status;
+}
+
 /* Puts in what was written up to this step; of a batch, also the rows of its later tokens where nothing lay before: they are all in the
  * cache before any token attends. */
 static void rows_advance(struct layer_rows *c, const struct check *check, int i) {
@@ -200,6 +226,11 @@ const struct layer_row *attend_row(const struct attend *a, int row) {
 
 /* ---- one step in one layer ---- */
 
+/* Its past and itself; where the length does not grow, as many as there are. */
+static int rows_right(const struct check_step *s) {
+  return s->before != LOOK_NONE && s->after > s->before + 1 ? s->before + 1 : s->after;
+}
+
 static bool attend_load(struct check *check, struct layer_rows *c, const struct place *places, int count,
                         struct attend *a) {
   int i = check_index(check, places->step);
@@ -208,7 +239,7 @@ static bool attend_load(struct check *check, struct layer_rows *c, const struct 
   *a = (struct attend){.check = check,
                        .cache = c,
                        .i = i,
-                       .right = check->steps[i].after,
+                       .right = rows_right(&check->steps[i]),
                        .cut = {false, shape->n_head, shape->head_dim}};
   a->scale = 1 / sqrt((double)shape->head_dim);
   if (check->model) {
@@ -282,6 +313,7 @@ static kvs_status check_layer(struct check *check, const struct places *p, int f
   struct layer_rows c;
   kvs_status status = rows_load(check, p->at[from].layer, &c, err);
   for (int r = 0; status == KVS_OK && r < c.count; r++) status = check_dead(check, &c, &c.at[r], err);
+  if (status == KVS_OK) status = check_kept(check, &c, err);
   if (status == KVS_OK) learn_noise(check, &c, p, from, end);
   for (int at = from, count; status == KVS_OK && at < end; at += count) {
     struct attend a;

@@ -152,13 +152,8 @@ double attend_score_noise(const struct attend *a) {
 
 /* ---- which mistake ---- */
 
-struct guess {
-  bool interleaved;
-  double scale, share;
-};
-
 /* Tries the scales that are written by mistake with this cut, and keeps the best guess. */
-static kvs_status try_scales(struct attend *a, bool interleaved, struct guess *best, kvs_error *err) {
+static kvs_status try_scales(struct attend *a, bool interleaved, struct score_guess *best, kvs_error *err) {
   struct pairs p;
   double offset[ATTEND_HEADS];
   a->cut.interleaved = interleaved;
@@ -171,7 +166,7 @@ static kvs_status try_scales(struct attend *a, bool interleaved, struct guess *b
     for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
       if (!(scales[s] > 0)) continue;
       double good = share(a, &p, scales[s], offset, room);
-      if (good > best->share + 0.1) *best = (struct guess){interleaved, scales[s], good};
+      if (good > best->share + 0.1) *best = (struct score_guess){interleaved, scales[s], good};
     }
   }
   free(room);
@@ -186,9 +181,10 @@ static kvs_status note(struct attend *a, enum fact_kind kind, int row, double fo
   return check_note(a->check, &fact, err);
 }
 
-static kvs_status take_guess(struct attend *a, const struct guess *g, kvs_error *err) {
+static kvs_status take_guess(struct attend *a, const struct score_guess *g, kvs_error *err) {
   a->cut.interleaved = g->interleaved;
   a->used_scale = g->scale;
+  a->cache->guess = *g;
   kvs_status status = KVS_OK;
   if (g->interleaved) status = note(a, FACT_HEAD_CUT, -1, 1, 0, err);
   if (status == KVS_OK && fabs(g->scale / a->scale - 1) > 0.01)
@@ -240,6 +236,7 @@ static bool is_of_layer(const struct attend *a, const double *offset, int other,
 static bool is_woven(struct attend *a, const double *offset, int row) {
   const struct layer_row *r = attend_row(a, row);
   int compared = 0;
+  if (a->cut.interleaved) return false; /* all rows are, and this one does not follow */
   bool good = r && r->k && a->cut.n_head > 1 && a->cut.head_dim > 1;
   a->cut.interleaved = true;
   for (int h = 0; good && h < a->count; h++) {
@@ -314,19 +311,25 @@ static kvs_status judge_rows(struct attend *a, const struct pairs *p, const doub
   return note(a, FACT_ROW_UNSTABLE, wrong, worst.score, worst.product, err);
 }
 
-static kvs_status judge(struct attend *a, double share_now, kvs_error *err) {
-  struct guess best = {false, a->scale, share_now};
-  kvs_status status = try_scales(a, false, &best, err);
-  if (status == KVS_OK && a->cut.n_head > 1 && a->cut.head_dim > 1 && best.share < 0.95)
-    status = try_scales(a, true, &best, err);
-  if (status != KVS_OK) return status;
-  if (best.share >= 0.6 && best.share > share_now + 0.2) status = take_guess(a, &best, err);
-  if (status != KVS_OK || best.share > 0.999) return status;
+/* Where rows are wrong too, few scores follow whatever the scale and the cut: then it is a mistake that was found in this layer before that
+ * still explains most, of the rows in their places or of rows that moved. */
+static kvs_status guess_again(struct attend *a, const struct score_guess *best, kvs_error *err) {
+  const struct score_guess before = a->cache->guess;
+  if (!(before.share > 0)) return KVS_OK;
+  if (best->interleaved == before.interleaved && fabs(best->scale / before.scale - 1) < 0.01)
+    return take_guess(a, &before, err);
+  a->cut.interleaved = before.interleaved, a->used_scale = before.scale;
+  kvs_status status = find_shift(a, best->share, err);
+  if (status == KVS_OK && a->shift) return take_guess(a, &before, err);
+  a->cut.interleaved = false, a->used_scale = a->scale;
+  return status;
+}
+
+/* Each row for itself. */
+static kvs_status judge_each(struct attend *a, kvs_error *err) {
   struct pairs p;
   double offset[ATTEND_HEADS];
-  if (!a->cut.interleaved) status = find_shift(a, best.share, err);
-  if (status != KVS_OK || a->shift) return status;
-  status = pair_up(a, &p, err);
+  kvs_status status = pair_up(a, &p, err);
   double *room = malloc(((size_t)p.count + 1) * sizeof *room);
   if (status == KVS_OK && !room) status = kvs_fail_memory(err, "comparing scores");
   if (status == KVS_OK) {
@@ -336,6 +339,19 @@ static kvs_status judge(struct attend *a, double share_now, kvs_error *err) {
   free(room);
   free(p.at);
   return status;
+}
+
+static kvs_status judge(struct attend *a, double share_now, kvs_error *err) {
+  struct score_guess best = {false, a->scale, share_now};
+  kvs_status status = try_scales(a, false, &best, err);
+  if (status == KVS_OK && a->cut.n_head > 1 && a->cut.head_dim > 1 && best.share < 0.95)
+    status = try_scales(a, true, &best, err);
+  if (status != KVS_OK) return status;
+  bool clear = best.share >= 0.6 && best.share > share_now + 0.2;
+  status = clear ? take_guess(a, &best, err) : guess_again(a, &best, err);
+  if (status != KVS_OK || best.share > 0.999 || a->shift) return status;
+  status = find_shift(a, best.share, err);
+  return status == KVS_OK && !a->shift ? judge_each(a, err) : status;
 }
 
 kvs_status attend_scores(struct attend *a, kvs_error *err) {

@@ -142,7 +142,7 @@ static bool is_without_itself(const struct diagnosis *d, const struct fact *f) {
   if (guessed(f, HYPOTHESIS_WITHOUT_ITSELF) || not_stored_yet(d, f)) return true;
   if (f->kind == FACT_SOFTMAX_ZERO)
     return f->found == 1 && (f->row == rows_right(d, f) - 1 || f->row == (int)f->right - 1);
-  return f->kind == FACT_SCORE_COUNT && f->found == f->right - 1;
+  return f->kind == FACT_SCORE_COUNT && f->found == f->right - 1 && f->found < rows_right(d, f);
 }
 
 static bool score_first(const struct diagnosis *d, const struct fact *f) {

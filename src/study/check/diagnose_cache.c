@@ -1,8 +1,6 @@
-/* diagnose_cache.c: mistakes of the append and of the length: which row is written, what of it, in whose buffer, and what happens at the
- * context's end. */
+/* diagnose_cache.c: mistakes of the cache as a whole: what happens at the context's end, layers that do not agree on the length, and
+ * layers that share one buffer. Which row is written, and what of it: diagnose_rows.c. */
 #include "study/check/diagnose_parts.h"
-
-#include <math.h>
 
 /* ---- past the context's end ---- */
 
@@ -21,14 +19,22 @@ static bool past_context(const struct diagnosis *d, const struct fact *f) {
   return follows && is_full(d, f);
 }
 
-/* Dropped or overwritten: rows that moved tell, and where no scores are logged, layers that do not follow from rows in their places. */
+/* Dropped or overwritten: scores that follow from rows which moved, or from all of them in their places, tell. Where no scores are logged,
+ * layers that do not follow from rows in their places tell, unless they did not do so before the end either: that is another mistake's. */
 static void which_end(const struct diagnosis *d, const struct group *g, bool *moved, bool *stayed) {
-  bool judged = false;
+  const unsigned long long odd = BIT(ROW_UNSTABLE) | BIT(ROW_OTHER_LAYER) | BIT(CHAIN) | BIT(CHAIN_HYPOTHESIS) |
+                                 BIT(LOGITS_WRONG) | BIT(KEY_WRONG) | BIT(QUERY_WRONG);
+  bool judged = false, before = false, shifted = g->kinds & BIT(ROW_SHIFTED);
   for (int i = 0; i < d->check->count; i++) judged = judged || (d->mine[i] && d->check->steps[i].rows_judged);
-  bool odd = g->kinds & (BIT(ROW_SHIFTED) | BIT(ROW_UNSTABLE) | BIT(CHAIN) | BIT(CHAIN_HYPOTHESIS) | BIT(LOGITS_WRONG) |
-                         BIT(KEY_WRONG) | BIT(QUERY_WRONG));
-  *moved = odd;
-  *stayed = !odd && (judged || (d->check->model && d->check->seen.k_rows > d->check->count));
+  for (size_t i = 0; i < d->facts->count; i++) {
+    const struct fact *f = &d->facts->at[i];
+    shifted = shifted || guessed(f, HYPOTHESIS_WINDOW);
+    before = before || ((odd >> f->kind & 1) && !is_full(d, f));
+  }
+  bool in_place = judged && !(g->kinds & (BIT(ROW_UNSTABLE) | BIT(ROW_OTHER_LAYER)));
+  bool could_tell = judged || (d->check->model && d->check->seen.k_rows > d->check->count);
+  *moved = shifted || (!in_place && (g->kinds & odd) && !before);
+  *stayed = !*moved && (in_place || (could_tell && !(g->kinds & odd)));
 }
 
 static kvs_status context_end(struct diagnosis *d, kvs_error *err) {
@@ -66,17 +72,28 @@ static bool other_length(const struct diagnosis *d, const struct fact *f) {
   return f->kind == FACT_LENGTH_LAYER || (f->kind == FACT_CHAIN_HYPOTHESIS && (int)f->found == HYPOTHESIS_LAYER_LENGTH);
 }
 
-static bool one_row_more(const struct fact *f) {
-  return f->kind == FACT_SCORE_COUNT && f->layer > 0 && f->found == f->right + 1;
+/* As many scores as this layer holds rows. */
+static bool is_its_length(const struct diagnosis *d, const struct fact *f) {
+  if (f->kind != FACT_SCORE_COUNT || f->layer == 0) return false;
+  for (size_t i = 0; i < d->facts->count; i++) {
+    const struct fact *length = &d->facts->at[i];
+    if (length->kind == FACT_LENGTH_LAYER && length->step == f->step && length->layer == f->layer &&
+        length->found == f->found)
+      return true;
+  }
+  return f->found == f->right + 1;
 }
 
 /* The row that was left out, once, in each later layer: attended, and never written. */
 static void take_gap(struct diagnosis *d, struct group *g) {
   for (size_t i = 0; i < d->facts->count; i++) {
     const struct fact *f = &d->facts->at[i];
-    bool gap = f->kind == FACT_ROW_MISSING || one_row_more(f) || f->kind == FACT_MIX_WRONG ||
-               f->kind == FACT_ROW_UNSTABLE || f->kind == FACT_ROW_OVERWRITTEN;
-    if (!d->explained[i] && gap && f->layer > 0 && f->step >= g->first_step) d->explained[i] = true;
+    int s = step_index(d, f->step);
+    bool gap = f->kind == FACT_ROW_MISSING || f->kind == FACT_MIX_WRONG || f->kind == FACT_ROW_UNSTABLE ||
+               f->kind == FACT_ROW_OVERWRITTEN;
+    bool moved_twice = f->kind == FACT_LENGTH_GROWTH && f->found > f->right && s >= 0 && d->mine[s];
+    if (d->explained[i] || f->step < g->first_step) continue;
+    d->explained[i] = moved_twice || (f->layer > 0 && (gap || is_its_length(d, f)));
   }
 }
 
@@ -139,204 +156,9 @@ static kvs_status shared_buffer(struct diagnosis *d, kvs_error *err) {
   return KVS_OK;
 }
 
-/* ---- one layer's rows ---- */
-
-static bool stays(const struct diagnosis *d, const struct fact *f) {
-  (void)d;
-  return f->kind == FACT_LENGTH_GROWTH && f->found == f->right - 1;
-}
-
-static bool over_the_last(const struct diagnosis *d, const struct fact *f) {
-  int i = step_index(d, f->step);
-  return (f->kind == FACT_ROW_OVERWRITTEN || f->kind == FACT_ROW_ELSEWHERE) && i >= 0 &&
-         d->check->steps[i].before > 0 && f->row == d->check->steps[i].before - 1;
-}
-
-/* One row more than the length says is attended to, in the group's steps: that of the length before. */
-static void take_one_more(struct diagnosis *d) {
-  for (size_t i = 0; i < d->facts->count; i++) {
-    const struct fact *f = &d->facts->at[i];
-    int s = step_index(d, f->step);
-    if (s >= 0 && d->mine[s] && f->kind == FACT_SCORE_COUNT && f->found == f->right + 1) d->explained[i] = true;
-  }
-}
-
-static kvs_status overwrite_last(struct diagnosis *d, kvs_error *err) {
-  struct group g = {0};
-  group_start(d);
-  take(d, &g, stays);
-  take(d, &g, over_the_last);
-  if (g.facts == 0) return KVS_OK;
-  take_with(d, &g, (RECOMPUTED | ATTENDED) & ~BIT(SCORE_COUNT));
-  take_one_more(d);
-  struct finding *f = find(d, &g, true, "overwrite-last", NULL, err);
-  if (!f) return err->status;
-  int i = step_index(d, f->first_step), before = d->check->steps[i].before;
-  f->row = before - 1;
-  say(f, "%s the new row goes over the last one: step %d writes row %d, not row %d, and the length stays %d.", when(f),
-      f->first_step, before - 1, before, before);
-  if (g.kinds & BIT(ROW_OVERWRITTEN))
-    show(f,
-         "SELECT layer, row, count(*) AS times_written, group_concat(step) AS by_steps FROM kv_row WHERE run = %d "
-         "GROUP BY layer, row "
-         "HAVING count(*) > 1",
-         d->check->run);
-  else
-    show(f,
-         "SELECT step, cache_length_before, cache_length_after FROM step WHERE run = %d AND cache_length_after <= "
-         "cache_length_before",
-         d->check->run);
-  return KVS_OK;
-}
-
-/* A step's K row in this layer is dead too. */
-static bool has(const struct diagnosis *d, enum fact_kind kind, const struct fact *f) {
-  for (size_t i = 0; i < d->facts->count; i++) {
-    const struct fact *other = &d->facts->at[i];
-    if (other->kind == kind && other->step == f->step && other->layer == f->layer && other->row == f->row) return true;
-  }
-  return false;
-}
-
-static bool is_seen_again(const struct diagnosis *d, const struct fact *f) {
-  for (size_t i = 0; i < d->facts->count; i++) {
-    const struct fact *g = &d->facts->at[i];
-    if (g->kind == f->kind && g->layer == f->layer && g->row == f->row && g->step > f->step) return true;
-  }
-  return false;
-}
-
-bool not_stored_yet(const struct diagnosis *d, const struct fact *f) {
-  int s = step_index(d, f->step);
-  if (f->kind != FACT_K_READ_AS_ZERO || s < 0 || f->row != d->check->steps[s].before || is_seen_again(d, f))
-    return false;
-  if (s + 1 < d->check->count) return true;
-  for (size_t i = 0; i < d->facts->count; i++) { /* nobody reads the last step's row: as with the others, then */
-    const struct fact *g = &d->facts->at[i];
-    if (g->step < f->step && not_stored_yet(d, g)) return true;
-  }
-  return false;
-}
-
-static bool dead_both(const struct diagnosis *d, const struct fact *f) {
-  if (f->kind == FACT_ROW_MISSING) return true;
-  if (not_stored_yet(d, f)) return false;
-  if (f->kind == FACT_ROW_DEAD_K) return !isnan(f->found) && (has(d, FACT_ROW_DEAD_V, f) || d->check->seen.v_rows == 0);
-  if (f->kind == FACT_ROW_DEAD_V) return !isnan(f->found) && has(d, FACT_ROW_DEAD_K, f);
-  return f->kind == FACT_K_READ_AS_ZERO || (f->kind == FACT_CHAIN_HYPOTHESIS && (int)f->found == HYPOTHESIS_ZERO_K_V);
-}
-
-/* The row's K is merely not stored yet, and its V neither. */
-static bool is_too_early(const struct diagnosis *d, const struct fact *f) {
-  for (size_t i = 0; i < d->facts->count; i++) {
-    const struct fact *k = &d->facts->at[i];
-    if (k->step == f->step && k->layer == f->layer && k->row == f->row && not_stored_yet(d, k)) return true;
-  }
-  return false;
-}
-
-static bool dead_v(const struct diagnosis *d, const struct fact *f) {
-  if (f->kind == FACT_V_READ_AS_ZERO && is_too_early(d, f)) return false;
-  return (f->kind == FACT_ROW_DEAD_V && !isnan(f->found)) || f->kind == FACT_V_READ_AS_ZERO ||
-         (f->kind == FACT_CHAIN_HYPOTHESIS && (int)f->found == HYPOTHESIS_ZERO_V);
-}
-
-static bool dead_rest(const struct diagnosis *d, const struct fact *f) {
-  (void)d;
-  return f->kind == FACT_ROW_DEAD_K || f->kind == FACT_ROW_DEAD_V;
-}
-
-static kvs_status row_never_written(struct diagnosis *d, kvs_error *err) {
-  struct group g = {0};
-  group_start(d);
-  take(d, &g, dead_both);
-  if (g.facts == 0) return KVS_OK;
-  take_with(d, &g,
-            RECOMPUTED | BIT(V_READ_AS_ZERO) | BIT(K_READ_AS_ZERO) | BIT(MIX_WRONG) | BIT(ROW_DEAD_V) |
-                BIT(ROW_UNSTABLE));
-  struct finding *f = find(d, &g, true, "row-never-written", NULL, err);
-  if (!f) return err->status;
-  say(f, "%s the length grows, but nothing is stored: ", when(f));
-  if (g.first->kind == FACT_ROW_MISSING)
-    say(f, "no step wrote row %d of layer %d, and it is attended to.", f->row, f->layer);
-  else if (g.first->kind == FACT_ROW_DEAD_K)
-    say(f,
-        d->check->seen.v_rows ? "K and V of row %d in layer %d are all zero."
-                              : "K of row %d in layer %d is all zero (V is not in the trace).",
-        f->row, f->layer);
-  else
-    say(f, "row %d of layer %d is read as zeros, whatever k and v were logged.", f->row, f->layer);
-  if (g.first->kind == FACT_ROW_MISSING)
-    show(f,
-         "SELECT s.step, s.cache_length_before AS row FROM step AS s WHERE s.run = %d AND s.step >= %d AND NOT EXISTS "
-         "(SELECT 1 FROM "
-         "kv_row AS k WHERE k.run = s.run AND k.layer = %d AND k.step = s.step)",
-         d->check->run, f->first_step, f->layer);
-  else if (g.first->kind == FACT_ROW_DEAD_K)
-    show(f,
-         "SELECT layer, row, step FROM kv_row WHERE run = %d AND k = zeroblob(length(k)) AND (v IS NULL OR v = "
-         "zeroblob(length(v)))",
-         d->check->run);
-  else
-    show(f,
-         "SELECT layer, head, row, score, weight FROM attention WHERE run = %d AND step = %d AND layer = %d AND row = "
-         "%d",
-         d->check->run, f->first_step, f->layer < 0 ? 0 : f->layer, f->row);
-  return KVS_OK;
-}
-
-static kvs_status k_without_v(struct diagnosis *d, kvs_error *err) {
-  struct group g = {0};
-  group_start(d);
-  take(d, &g, dead_v);
-  if (g.facts == 0) return KVS_OK;
-  take_with(d, &g, RECOMPUTED | BIT(V_READ_AS_ZERO) | BIT(MIX_WRONG));
-  struct finding *f = find(d, &g, true, "k-without-v", NULL, err);
-  if (!f) return err->status;
-  say(f, "%s K is appended, V is not: ", when(f));
-  if (g.kinds & BIT(ROW_DEAD_V)) {
-    say(f, "V of row %d in layer %d is all zero, K is not.", f->row, f->layer);
-    show(f, "SELECT layer, row, step FROM kv_row WHERE run = %d AND v = zeroblob(length(v))", d->check->run);
-    return KVS_OK;
-  }
-  if (f->row < 0) f->row = d->check->steps[step_index(d, f->first_step)].before;
-  say(f, "layer %d's output follows only if V of the new row is zero, whatever v was logged.", f->layer);
-  show(f, "SELECT head, row, weight FROM attention WHERE run = %d AND step = %d AND layer = %d AND row = %d",
-       d->check->run, f->first_step, f->layer < 0 ? 0 : f->layer, f->row);
-  return KVS_OK;
-}
-
-/* NaN, or V without K: a dead row of a kind that has no name of its own. */
-static kvs_status dead_row(struct diagnosis *d, kvs_error *err) {
-  struct group g = {0};
-  group_start(d);
-  take(d, &g, dead_rest);
-  if (g.facts == 0) return KVS_OK;
-  take_with(d, &g, RECOMPUTED | ATTENDED | BIT(SOFTMAX_SUM) | BIT(SOFTMAX_WRONG));
-  struct finding *f = find(d, &g, true, "dead-row", NULL, err);
-  if (!f) return err->status;
-  bool nan = isnan(g.first->found), of_k = g.first->kind == FACT_ROW_DEAD_K;
-  say(f, "%s %s of row %d in layer %d %s.", when(f), of_k ? "K" : "V", f->row, f->layer,
-      nan ? "holds NaN: whatever attends to it becomes NaN" : "is all zero");
-  if (nan) { /* NaN attends everywhere afterwards */
-    for (size_t i = 0; i < d->facts->count; i++)
-      if (d->facts->at[i].step >= f->first_step &&
-          (RECOMPUTED | ATTENDED | BIT(SOFTMAX_SUM) | BIT(SOFTMAX_WRONG)) >> d->facts->at[i].kind & 1)
-        d->explained[i] = true;
-    show(f,
-         "SELECT layer, head, row, dim, k, v FROM cache WHERE run = %d AND layer = %d AND row = %d AND (k IS NULL OR v "
-         "IS NULL)",
-         d->check->run, f->layer, f->row);
-  } else {
-    show(f, "SELECT layer, row, step FROM kv_row WHERE run = %d AND %s = zeroblob(length(%s))", d->check->run,
-         of_k ? "k" : "v", of_k ? "k" : "v");
-  }
-  return KVS_OK;
-}
-
 kvs_status diagnose_cache(struct diagnosis *d, kvs_error *err) {
-  static kvs_status (*const all[])(struct diagnosis *, kvs_error *) = {
-      context_end, layer_lengths, overwrite_last, row_never_written, k_without_v, dead_row, shared_buffer};
+  static kvs_status (*const all[])(struct diagnosis *, kvs_error *) = {context_end, layer_lengths, diagnose_rows,
+                                                                       shared_buffer};
   kvs_status status = KVS_OK;
   for (size_t i = 0; status == KVS_OK && i < sizeof all / sizeof *all; i++) status = all[i](d, err);
   return status;

@@ -46,13 +46,13 @@ void say(struct finding *f, const char *format, ...) KVS_PRINTF(2, 3);
 void show(struct finding *f, const char *format, ...) KVS_PRINTF(2, 3);
 
 #define BIT(kind) (1ull << FACT_##kind)
+/* What may follow from another mistake. Facts that name one by themselves (rows of another layer, a scale, a dead row …) are in neither. */
 #define RECOMPUTED                                                                                                     \
   (BIT(OFF_GRID) | BIT(ROW_OTHER_TOKEN) | BIT(ROW_SCALED) | BIT(ROW_SWAPPED) | BIT(CHAIN) | BIT(CHAIN_HYPOTHESIS) |    \
    BIT(KEY_WRONG) | BIT(QUERY_WRONG) | BIT(VALUE_WRONG) | BIT(WEIGHTS_WRONG) | BIT(LOGITS_WRONG) |                     \
    BIT(LOGITS_OTHER_ROW))
 #define ATTENDED                                                                                                       \
-  (BIT(SCORE_COUNT) | BIT(ROW_UNSTABLE) | BIT(ROW_SHIFTED) | BIT(ROW_OTHER_LAYER) | BIT(MIX_WRONG) |                   \
-   BIT(V_READ_AS_ZERO) | BIT(K_READ_AS_ZERO))
+  (BIT(SCORE_COUNT) | BIT(ROW_UNSTABLE) | BIT(ROW_SHIFTED) | BIT(MIX_WRONG) | BIT(V_READ_AS_ZERO) | BIT(K_READ_AS_ZERO))
 
 /* What follows when one layer's attention is wrong. */
 #define FOLLOWS (RECOMPUTED | BIT(MIX_WRONG) | BIT(SOFTMAX_WRONG))
@@ -65,6 +65,7 @@ static inline bool guessed(const struct fact *f, enum hypothesis what) {
 /* Each looks for its kinds. In the order in which diagnose.c calls them. */
 kvs_status diagnose_stream(struct diagnosis *d, kvs_error *err);
 kvs_status diagnose_cache(struct diagnosis *d, kvs_error *err);
+kvs_status diagnose_rows(struct diagnosis *d, kvs_error *err); /* called by diagnose_cache */
 kvs_status diagnose_scores(struct diagnosis *d, kvs_error *err);
 kvs_status diagnose_attention(struct diagnosis *d, kvs_error *err);
 kvs_status diagnose_position(struct diagnosis *d, kvs_error *err);

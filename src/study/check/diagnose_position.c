@@ -51,13 +51,15 @@ static struct odd *gather(const struct diagnosis *d) {
 
 /* ---- rules that mistaken positions follow ---- */
 
+#define NOWHERE (-1)
+
 struct rule {
   enum rule_kind { ONE_ON, AT_0, NONE_ADDED, ONE_FOR_ALL, JUMP, FROM_0, MOVED, SCATTERED } kind;
-  int number; /* ONE_FOR_ALL: the position; MOVED: how far; FROM_0: the step's index where it is 0 */
+  int number; /* ONE_FOR_ALL: the position; MOVED: how far; FROM_0: the step's index where it is 0; JUMP: how many
+                 tokens the prompt is taken to have */
 };
 
-static bool follows(const struct diagnosis *d, const struct rule *r, const struct odd *o, int s) {
-  int n = d->check->prompt_length;
+static bool follows(const struct rule *r, const struct odd *o, int s) {
   switch (r->kind) {
   case ONE_ON:
     return o->used == o->right + 1;
@@ -68,9 +70,9 @@ static bool follows(const struct diagnosis *d, const struct rule *r, const struc
   case ONE_FOR_ALL:
     return o->used == r->number;
   case JUMP:
-    return n > 1 && o->used == o->right + n - 1;
+    return r->number > 1 && o->used == o->right + r->number - 1;
   case FROM_0:
-    return o->used == s - r->number;
+    return r->number != NOWHERE && o->used == s - r->number;
   case MOVED:
     return o->used >= 0 && o->used - o->right == r->number;
   case SCATTERED:
@@ -81,7 +83,14 @@ static bool follows(const struct diagnosis *d, const struct rule *r, const struc
 
 static int count_following(const struct diagnosis *d, const struct rule *r, const struct odd *odd) {
   int n = 0;
-  for (int s = 0; s < d->check->count; s++) n += odd[s].wrong && follows(d, r, &odd[s], s);
+  for (int s = 0; s < d->check->count; s++) n += odd[s].wrong && follows(r, &odd[s], s);
+  return n;
+}
+
+/* Tokens fed as a prompt's, one that was fed again included. */
+static int prompt_fed(const struct diagnosis *d) {
+  int n = 0;
+  for (int s = 0; s < d->check->count; s++) n += d->check->steps[s].prompt;
   return n;
 }
 
@@ -95,12 +104,13 @@ static struct rule best_rule(const struct diagnosis *d, const struct odd *odd, i
                                       {AT_0, 0},
                                       {NONE_ADDED, 0},
                                       {ONE_FOR_ALL, d->check->prompt_length},
-                                      {JUMP, 0},
+                                      {JUMP, d->check->prompt_length},
+                                      {JUMP, prompt_fed(d)},
                                       {ONE_FOR_ALL, odd[s].used},
-                                      {FROM_0, s - odd[s].used},
+                                      {FROM_0, odd[s].used == 0 ? s : NOWHERE},
                                       {MOVED, odd[s].used - odd[s].right}};
     for (size_t c = 0; c < sizeof candidates / sizeof *candidates; c++) {
-      if (!follows(d, &candidates[c], &odd[s], s)) continue;
+      if (!follows(&candidates[c], &odd[s], s)) continue;
       int n = count_following(d, &candidates[c], odd);
       bool series = candidates[c].kind == FROM_0 ||
                     (candidates[c].kind == ONE_FOR_ALL && candidates[c].number != d->check->prompt_length);
@@ -182,7 +192,8 @@ static void say_rule(struct finding *f, const struct diagnosis *d, const struct 
         r->number == d->check->prompt_length ? ", the prompt's length" : "");
     break;
   case JUMP:
-    say(f, "position = length + prompt length - 1 (%d): the prompt is counted twice.", d->check->prompt_length);
+    say(f, "position = length + prompt length - 1 (%d%s): the prompt is counted twice.", r->number,
+        r->number == d->check->prompt_length ? "" : ", with what was fed again");
     break;
   case FROM_0:
     say(f, "positions start again at 0 and count on from there.");
@@ -218,7 +229,7 @@ static kvs_status tell_rule(struct diagnosis *d, struct odd *odd, const struct r
   const char *kind, *also;
   group_start(d);
   for (int s = 0; s < d->check->count; s++) {
-    if (!odd[s].wrong || !follows(d, r, &odd[s], s)) continue;
+    if (!odd[s].wrong || !follows(r, &odd[s], s)) continue;
     if (!first.seen) first = odd[s];
     take_step(d, &g, s);
     odd[s].wrong = false, odd[s].again = NULL;

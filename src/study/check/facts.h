@@ -30,6 +30,8 @@
   X(ROW_MISSING, "D12", "a row below the length that no step wrote")                                                   \
   X(ROW_DEAD_K, "D12", "K of the row is all zero or NaN; found: 0 or NaN")                                             \
   X(ROW_DEAD_V, "D12", "V of the row is all zero or NaN; found: 0 or NaN")                                             \
+  X(ROW_KEPT, "D12", "K and V of the row are still those that step `found` wrote there, for another token")            \
+  X(ROW_KEPT_V, "D12", "V of the row is still what step `found` wrote there; K is new")                                \
   X(MIX_WRONG, "D6", "an element of out / the sum of weights[i].V[i]")                                                 \
   X(HEAD_CUT, "D11", "scores match only with heads cut interleaved")                                                   \
   X(TOKEN_PROMPT, "D8", "the token fed / the prompt's token at this place (-1: unknown)")                              \
