@@ -104,6 +104,31 @@ def positions():
     judge("positions by no rule", Engine(REVERSE, {"scattered": after(5)}).decode(PROMPT, 8), "wrong-position", "k0", says="follow no rule")
 
 
+def padding():
+    """A text in a batch with longer ones, padded on the left: positions count from its first token, and the padding is masked."""
+    for weights in (True, False):
+        for pads, at in ((3, 1), (3, 0), (1, 1), (3, None), (1, 0)):
+            def engine(**bugs):
+                return Engine(AUSTEN, {name.replace("_", "-"): when for name, when in bugs.items()}, pads=pads, pads_at=at).decode([0] * pads + PROMPT, 8)
+            name = f"{pads} tokens of padding at {at}"
+            by_rows = at == 1 or (at == 0 and pads > 1)  # else nothing but the mask tells that they are padding
+            judge(name, engine(), "CLEAN", weights=weights, right_claims=False, prompt="bcde>")
+            judge(name, engine(), "CLEAN", HF, weights=weights, right_claims=False)
+            if weights and by_rows:
+                judge(name, engine(), "CLEAN", "k0", right_claims=False, says="")
+                judge(name, engine(), "CLEAN", ROWS, right_claims=False)
+                judge(name + ", as the column does not say", engine(), "position-column", "k0")
+                judge(name + ", seen", engine(padding_unmasked=after(0)), "padding-unmasked", ROWS, right_claims=False)
+            if by_rows:
+                judge(name + ", seen", engine(padding_unmasked=after(0)), "padding-unmasked", weights=weights, right_claims=False)
+                judge(name + ", seen in decode", engine(padding_unmasked=after(pads + 5)), "padding-unmasked", weights=weights, right_claims=False)
+            judge(name + ", counted", engine(padding_counted=after(0)), "padding-counted", weights=weights, right_claims=False)
+            judge(name + ", counted in decode", engine(padding_counted=after(pads + 5)), "padding-counted", weights=weights, right_claims=False)
+            judge(name + ", then 0", engine(reset_to_zero=after(pads + 5)), "reset-to-zero", weights=weights, right_claims=False)
+            judge(name + ", then one too far", engine(off_by_one=after(pads + 5)), "off-by-one" if pads > 1 else "padding-counted", weights=weights, right_claims=False, says="read after the append")
+    judge("a length read one too short", Engine(AUSTEN, {"behind": after(3)}).decode(PROMPT, 8), "wrong-position", "k0", right_claims=False, says="length - 1")
+
+
 def heads():
     for model in (REVERSE, AUSTEN):
         for step in (0, 5, 8):
@@ -152,6 +177,6 @@ def published():
                        f"{run['verdict']} {shown} {[f['sentence'] for f in run['findings']]}")
 
 
-for part in (right_runs, tokens_and_context, positions, heads, attention, published):
+for part in (right_runs, tokens_and_context, positions, padding, heads, attention, published):
     part()
 sys.exit(failed > 0)

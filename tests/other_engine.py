@@ -28,24 +28,27 @@ def layer_norm(x, weights, name):
 
 
 class Engine:
-    def __init__(self, folder, bugs=None, as_projected=False, at_end=None):
-        """as_projected: K and V are logged as c_attn gave them, not as they lie in the cache. at_end: what happens when the context is full."""
+    def __init__(self, folder, bugs=None, as_projected=False, at_end=None, pads=0, pads_at=1):
+        """pads: so many tokens at the start are left padding, at position pads_at (None: counted on), masked for all others. as_projected: K and V are logged as c_attn gave them, not as they lie in the cache. at_end: what happens when the context is full."""
         self.config, self.w = load(folder)
         c = self.config
         self.n_layer, self.n_head, self.n_embd, self.n_ctx = c["n_layer"], c["n_head"], c["n_embd"], c["n_positions"]
         self.dim, self.folder, self.bugs, self.as_projected, self.at_end = self.n_embd // self.n_head, folder, bugs or {}, as_projected, at_end
         self.k = np.zeros((self.n_layer, self.n_head, self.n_ctx + 8, self.dim))
         self.v = np.zeros_like(self.k)
-        self.length, self.log = 0, []
+        self.length, self.log, self.pads, self.pads_at = 0, [], pads, pads_at
 
     def bug(self, name, step, layer=0):
         return name in self.bugs and bool(self.bugs[name](step, layer))
 
     def position(self, step, length):
-        for name, position in (("off-by-one", length + 1), ("skip-wpe", None), ("scattered", (5 * length + 3) % self.n_ctx)):
+        if length < self.pads:
+            return length if self.pads_at is None else self.pads_at
+        right = length - self.pads
+        for name, position in (("padding-counted", length), ("reset-to-zero", 0), ("off-by-one", right + 1), ("behind", right - 1), ("skip-wpe", None), ("scattered", (5 * length + 3) % self.n_ctx)):
             if self.bug(name, step):
                 return position
-        return length
+        return right
 
     def make_room(self):
         if self.length < self.n_ctx or not self.at_end:
@@ -100,6 +103,8 @@ class Engine:
         k, v = self.k[cache, :, : row + 1], self.v[cache, :, : row + 1]
         scale = 1 if self.bug("wrong-scale", step, layer) else 1 / math.sqrt(self.dim)
         scores = np.einsum("hd,hrd->hr", q, k) * scale
+        if row >= self.pads and not self.bug("padding-unmasked", step, layer):
+            scores[:, : self.pads] = np.finfo(np.float32).min
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
         out = np.einsum("hr,hrd->hd", weights, v)

@@ -35,6 +35,12 @@ kvs_status remark(struct remarks *r, kvs_error *err, const char *format, ...) {
   return KVS_OK;
 }
 
+static void remarks_free(struct remarks *r) {
+  for (size_t i = 0; i < r->count; i++) free(r->at[i]);
+  free(r->at);
+  *r = (struct remarks){0};
+}
+
 struct fact check_fact(const struct check *check, enum fact_kind kind, int step) {
   return (struct fact){.kind = kind,
                        .run = check->run,
@@ -92,8 +98,9 @@ static bool is_of_model(const struct check *check) {
 static kvs_status recompute_all(struct check *check, kvs_error *err) {
   struct recompute *recompute = NULL;
   kvs_status status = recompute_open(check->model, &recompute, err);
+  if (status == KVS_OK) recompute_padding(recompute, check->pads);
   if (status == KVS_OK) status = recompute_calibrate(recompute, check->look, check->run, &check->tolerance, err);
-  for (int i = 0; status == KVS_OK && i < check->count; i++) {
+  for (int i = check->pads; status == KVS_OK && i < check->count; i++) {
     if (check->progress) check->progress->tell(check->progress->context, check->run, i, check->count);
     status = recompute_step(recompute, check->look, check->run, check->steps[i].step, &check->facts, err);
     struct recompute_reach reach = recompute_reached(recompute);
@@ -145,6 +152,16 @@ static kvs_status remark_seen(struct check *check, kvs_error *err) {
   return remark(check->remarks, err, "looked at: %s", used ? text : "nothing");
 }
 
+static kvs_status remark_padding(struct check *check, kvs_error *err) {
+  bool judged = check->pads_masked || check->seen.softmaxes > 0 || check->seen.layers > 0;
+  if (check->pads == 0) return KVS_OK;
+  return remark(check->remarks, err,
+                "the first %d token%s (%d) %s left padding, by %s: not judged, and positions count from row %d on%s",
+                check->pads, check->pads == 1 ? "" : "s", check->steps[0].token, check->pads == 1 ? "is" : "are",
+                check->pads_masked ? "the weights" : "the positions", check->pads,
+                judged ? "" : ". Whether it is masked cannot be seen: log head_step");
+}
+
 static kvs_status remark_storage(struct check *check, kvs_error *err) {
   static const char *const names[] = {[STORAGE_F32] = NULL,
                                       [STORAGE_F16] = "float16",
@@ -178,6 +195,7 @@ static kvs_status remark_missing(struct check *check, bool position, kvs_error *
 static kvs_status settle(struct check *check, struct check_report *report, kvs_error *err) {
   bool position = position_judged(check);
   kvs_status status = remark_seen(check, err);
+  if (status == KVS_OK) status = remark_padding(check, err);
   if (status == KVS_OK) status = remark_storage(check, err);
   if (check->unreadable > TOLD_AT_MOST && status == KVS_OK)
     status = remark(check->remarks, err, "… and %d more things could not be read", check->unreadable - TOLD_AT_MOST);
@@ -193,15 +211,51 @@ static kvs_status settle(struct check *check, struct check_report *report, kvs_e
 
 /* ---- one run ---- */
 
-static kvs_status apply_rules(struct check *check, kvs_error *err) {
-  static kvs_status (*const rules[])(struct check *, kvs_error *) = {check_lengths, check_rows, check_events,
-                                                                     check_tokens, check_attention};
+static kvs_status apply_all(struct check *check, kvs_error *err) {
+  static kvs_status (*const rules[])(struct check *, kvs_error *) = {check_padding, check_lengths, check_rows,
+                                                                     check_events,  check_tokens,  check_attention};
   kvs_status status = KVS_OK;
   for (size_t r = 0; status == KVS_OK && r < sizeof rules / sizeof *rules; r++) status = apply(check, rules[r], err);
   if (status == KVS_OK) status = apply(check, check->model ? recompute_all : check_positions, err);
   /* Weights, and nothing that they could be held against. */
   if (status == KVS_OK && check->model && check->seen.fingerprints == 0) status = apply(check, check_positions, err);
   return status;
+}
+
+/* How many tokens are left padding by the positions that layer 0's K rows were made with; 0: none; -1: no memory. */
+static int padded_by_rows(const struct check *check) {
+  int *positions = malloc(((size_t)check->count + 1) * sizeof *positions), n;
+  if (!positions) return -1;
+  for (int i = 0; i < check->count; i++) positions[i] = check->steps[i].k_judged ? check->steps[i].before : LOOK_NONE;
+  for (size_t f = 0; f < check->facts.count; f++) {
+    const struct fact *fact = &check->facts.at[f];
+    int i = check_index(check, fact->step);
+    if (fact->kind == FACT_POSITION_USED && i >= 0 && check->steps[i].k_judged) positions[i] = (int)fact->found;
+  }
+  n = check_padded(check, positions);
+  free(positions);
+  return n;
+}
+
+static void forget(struct check *check, const struct check_seen *seen) {
+  facts_free(&check->facts);
+  remarks_free(check->remarks);
+  memset(check->noted, 0, sizeof check->noted);
+  check->seen = *seen;
+}
+
+/* Padding that only layer 0's rows show is known when all has been looked at: then once more. */
+static kvs_status apply_rules(struct check *check, kvs_error *err) {
+  const struct check_seen seen = check->seen;
+  int unreadable = check->unreadable;
+  kvs_status status = apply_all(check, err);
+  if (status != KVS_OK || check->pads > 0 || !check->model) return status;
+  check->pads = padded_by_rows(check);
+  if (check->pads < 0) return kvs_fail_memory(err, "looking for padding");
+  if (check->pads == 0) return KVS_OK;
+  forget(check, &seen);
+  check->unreadable = unreadable;
+  return apply_all(check, err);
 }
 
 static void check_free(struct check *check) {
@@ -251,8 +305,7 @@ kvs_status check_run(struct look *look, int run, const kvs_model *model, const s
 }
 
 void check_report_free(struct check_report *report) {
-  for (size_t i = 0; i < report->remarks.count; i++) free(report->remarks.at[i]);
-  free(report->remarks.at);
+  remarks_free(&report->remarks);
   free(report->findings);
   *report = (struct check_report){0};
 }

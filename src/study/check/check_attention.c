@@ -231,10 +231,11 @@ static int rows_right(const struct check_step *s) {
   return s->before != LOOK_NONE && s->after > s->before + 1 ? s->before + 1 : s->after;
 }
 
+/* False: not to be judged. */
 static bool attend_load(struct check *check, struct layer_rows *c, const struct place *places, int count,
                         struct attend *a) {
   int i = check_index(check, places->step);
-  if (i < 0) return false;
+  if (i < check->pads) return false;
   const struct look_run *shape = &check->shape;
   *a = (struct attend){.check = check,
                        .cache = c,

@@ -61,8 +61,9 @@ kvs_status check_lengths(struct check *check, kvs_error *err) {
     status = check_continuity(check, i, err);
     if (status == KVS_OK && s->before != LOOK_NONE && s->after != s->before + 1)
       status = note(check, i, FACT_LENGTH_GROWTH, s->after, s->before + 1, err);
-    if (status == KVS_OK && s->claims && s->before != LOOK_NONE && s->position != s->before)
-      status = note(check, i, FACT_POSITION_CLAIMED, s->position, s->before, err);
+    int right = check_right_position(check, i);
+    if (status == KVS_OK && s->claims && right != LOOK_NONE && s->position != right && i >= check->pads)
+      status = note(check, i, FACT_POSITION_CLAIMED, s->position, right, err);
     if (status == KVS_OK) status = check_context(check, i, err);
   }
   return status;

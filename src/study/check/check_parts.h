@@ -45,7 +45,9 @@ struct check {
   struct check_step *steps;
   int count;
   int prompt_length; /* tokens of the prompt, once */
-  bool rolls_back;   /* somewhere rows are given up, other than one at the context's end */
+  int pads; /* so many tokens at the start are left padding: they are not judged, and positions count from behind them */
+  bool pads_masked; /* that is seen from the weights */
+  bool rolls_back;  /* somewhere rows are given up, other than one at the context's end */
   struct facts facts;
   struct check_seen seen;
   struct remarks *remarks;
@@ -71,6 +73,14 @@ int check_index(const struct check *check, int step);
 /* Prepares a query of the trace with ?1 bound to the run. The caller finalizes. */
 kvs_status check_query(struct check *check, const char *sql, sqlite3_stmt **statement, kvs_error *err);
 kvs_status check_row(struct check *check, sqlite3_stmt *statement, bool *row, kvs_error *err);
+
+/* The position that is right for this step: its length before, but for padding; LOOK_NONE: not known. */
+int check_right_position(const struct check *check, int i);
+
+/* check_padding.c. Sets check->pads by what the heads shut out, or by the positions that the trace claims. */
+kvs_status check_padding(struct check *check, kvs_error *err);
+/* How many tokens at the start are left padding if these [check->count] were the positions, LOOK_NONE where they are not known; 0: none. */
+int check_padded(const struct check *check, const int *positions);
 
 /* The rules that need no weights. Each adds facts. */
 kvs_status check_lengths(struct check *check, kvs_error *err); /* D1, D14, claims: check_lengths.c */

@@ -30,18 +30,21 @@ static int by_hash(const void *a, const void *b) {
 
 static bool is_of_prompt(const struct check *check, int i) { return i < check->prompt_length; }
 
-static bool claim_is_wrong(const struct check_step *s) { return s->claims && s->position != s->before; }
+static bool claim_is_wrong(const struct check *check, const struct check_step *s) {
+  return s->claims && s->position != check_right_position(check, (int)(s - check->steps));
+}
 
 /* Step i used the position of step j, an earlier one. */
 static kvs_status note_same(struct check *check, int i, int j, kvs_error *err) {
   const struct check_step *later = &check->steps[i], *earlier = &check->steps[j];
-  if (later->before == earlier->before || later->before == LOOK_NONE || earlier->before == LOOK_NONE) return KVS_OK;
-  if (claim_is_wrong(earlier) && later->claims && !claim_is_wrong(later))
+  if (j < check->pads || later->before == earlier->before || later->before == LOOK_NONE || earlier->before == LOOK_NONE)
+    return KVS_OK;
+  if (claim_is_wrong(check, earlier) && later->claims && !claim_is_wrong(check, later))
     return KVS_OK; /* it is the earlier one's mistake */
-  bool trusted = is_of_prompt(check, j) && !is_of_prompt(check, i) && !claim_is_wrong(earlier);
+  bool trusted = is_of_prompt(check, j) && !is_of_prompt(check, i) && !claim_is_wrong(check, earlier);
   struct fact fact = check_fact(check, trusted ? FACT_POSITION_USED : FACT_POSITION_SAME, later->step);
   fact.layer = 0, fact.row = later->before;
-  fact.found = trusted ? earlier->before : earlier->step, fact.right = later->before;
+  fact.found = trusted ? check_right_position(check, j) : earlier->step, fact.right = check_right_position(check, i);
   return check_note(check, &fact, err);
 }
 
@@ -51,11 +54,12 @@ static kvs_status check_wpe(struct check *check, kvs_error *err) {
   kvs_status status = prints ? KVS_OK : kvs_fail_memory(err, "comparing positions");
   for (int i = 0; status == KVS_OK && i < check->count; i++) {
     const struct look_vectors *v = look_vectors(check->look, check->run, check->steps[i].step);
+    if (i < check->pads) continue;
     if (v && v->wpe) prints[count++] = (struct print){hash_of(v->wpe, n_embd), i};
     check->seen.positions += v && (v->wpe || (v->x && v->wte));
     if (!v || v->wpe || !v->x || !v->wte || memcmp(v->x, v->wte, (size_t)n_embd * sizeof *v->x) != 0) continue;
     struct fact fact = check_fact(check, FACT_POSITION_USED, check->steps[i].step);
-    fact.row = check->steps[i].before, fact.found = -1, fact.right = check->steps[i].before;
+    fact.row = check->steps[i].before, fact.found = -1, fact.right = check_right_position(check, i);
     status = check_note(check, &fact, err);
   }
   if (status == KVS_OK && count) qsort(prints, (size_t)count, sizeof *prints, by_hash);
@@ -105,7 +109,10 @@ static kvs_status check_token(struct check *check, struct check_step **steps, in
   for (int s = 0; status == KVS_OK && s < count; s++) {
     float *k = k_of(check, steps[s]);
     int same = -1, i = (int)(steps[s] - check->steps);
-    if (!k) continue;
+    if (!k || i < check->pads) {
+      free(k);
+      continue;
+    }
     check->seen.positions += kept > 0;
     for (int r = 0; r < kept && same < 0; r++)
       if (is_same_row(k, rows[r], check->shape.n_embd)) same = of[r];

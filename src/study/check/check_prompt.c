@@ -140,7 +140,7 @@ static kvs_status not_the_prompt(struct check *check, struct spelling *s, int i,
 
 /* Goes through the steps that were fed the prompt. *end: the first step after it, or -1: nothing can be said. */
 static kvs_status go_through(struct check *check, struct spelling *s, int *end, kvs_error *err) {
-  int i = 0, once = -1; /* tokens of the prompt, once */
+  int i = check->pads, once = -1; /* tokens of the prompt, once */
   *end = -1;
   if (!s->text || check->count == 0 || check->steps[0].step != 0) return KVS_OK;
   while (i < check->count && (check->steps[i].prompt || (!check->steps[i].has_source && s->at < s->length))) {

@@ -73,6 +73,7 @@ static double find_grain(const struct attend *a) {
 /* ---- one head ---- */
 
 struct softmax {
+  double padding;        /* of the weights: on rows of padding */
   double most, whole;    /* of the scores: the largest, and Σ exp(score − most) over rows that take part */
   double sum;            /* of the weights */
   int zeros, first_zero; /* rows of the past, or itself, that have no weight though they should */
@@ -121,11 +122,13 @@ static bool sees_row_0_only(const struct attend_head *h, int right) {
   return h->rows > 1 && h->rows <= right && h->weights[0] > 0;
 }
 
-static struct softmax measure(const struct attend_head *h, int right, double grain) {
+static struct softmax measure(const struct attend_head *h, int pads, int right, double grain) {
   struct softmax s = {.worst = -1, .first_zero = -1};
   if (h->scores) measure_scores(h, &s);
   for (int r = 0; r < h->rows; r++) {
     s.sum += (double)h->weights[r];
+    if (r < pads) s.padding += (double)h->weights[r];
+    if (r < pads) continue;
     if (!is_shut_out(h, &s, r, right, grain)) continue;
     if (s.zeros++ == 0) s.first_zero = r;
   }
@@ -187,19 +190,22 @@ static kvs_status note_sum(struct attend *a, int h, const struct softmax *s, kvs
 
 kvs_status attend_softmax(struct attend *a, kvs_error *err) {
   struct softmax s[ATTEND_HEADS] = {0};
-  int zero = -1, off = -1, wrong = -1;
+  int zero = -1, off = -1, wrong = -1, padding = -1;
   a->grain = find_grain(a);
   for (int h = 0; h < a->count; h++) {
     const struct attend_head *head = &a->head[h];
     if (!head->weights || head->rows == 0) continue;
-    s[h] = measure(head, a->right, a->grain);
+    s[h] = measure(head, a->check->pads, a->right, a->grain);
+    if (padding < 0 && s[h].padding > NO_WEIGHT) padding = h;
     a->check->seen.softmaxes++;
     if (zero < 0 && s[h].zeros > 0 && (head->scores || shut_out_in_all(a, s))) zero = h;
     if (off < 0 && sum_is_off(head, s[h].sum, a->grain)) off = h;
     if (wrong < 0 && s[h].worst >= 0) wrong = h;
   }
   kvs_status status = KVS_OK;
-  if (zero >= 0) status = note(a, FACT_SOFTMAX_ZERO, zero, s[zero].first_zero, s[zero].zeros, a->head[zero].rows, err);
+  if (padding >= 0) status = note(a, FACT_PADDING_SEEN, padding, 0, s[padding].padding, 0, err);
+  if (status == KVS_OK && zero >= 0)
+    status = note(a, FACT_SOFTMAX_ZERO, zero, s[zero].first_zero, s[zero].zeros, a->head[zero].rows, err);
   if (status != KVS_OK) return status;
   a->no_softmax = off >= 0 || wrong >= 0;
   if (is_over_heads(a, s)) return note(a, FACT_SOFTMAX_AXIS, -1, -1, a->rows, a->rows, err);

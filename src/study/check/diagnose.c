@@ -71,6 +71,7 @@ static const char *const hypothesis_kinds[HYPOTHESIS_COUNT] = {[HYPOTHESIS_WITHO
                                                                [HYPOTHESIS_ZERO_V] = "k-without-v",
                                                                [HYPOTHESIS_ZERO_K_V] = "row-never-written",
                                                                [HYPOTHESIS_LAYER_LENGTH] = "cross-layer-length",
+                                                               [HYPOTHESIS_PADDING] = "padding-unmasked",
                                                                [HYPOTHESIS_WINDOW] = "context-overflow"};
 
 static bool is_guess(const struct fact *f) {

@@ -105,6 +105,31 @@ static kvs_status whole_capacity(struct diagnosis *d, kvs_error *err) {
 
 /* ---- which rows ---- */
 
+static bool is_padding(const struct diagnosis *d, const struct fact *f) {
+  (void)d;
+  return f->kind == FACT_PADDING_SEEN || guessed(f, HYPOTHESIS_PADDING);
+}
+
+static kvs_status padding_unmasked(struct diagnosis *d, kvs_error *err) {
+  struct group g = {0};
+  group_start(d);
+  take(d, &g, is_padding);
+  if (g.facts == 0) return KVS_OK;
+  take_with(d, &g, FOLLOWS);
+  struct finding *f = find(d, &g, true, "padding-unmasked", NULL, err);
+  if (!f) return err->status;
+  say(f, "%s the padding is attended to: the first %d token%s padding, ", when(f), d->check->pads,
+      d->check->pads == 1 ? " is" : "s are");
+  if (g.first->kind == FACT_PADDING_SEEN)
+    say(f, "and %.4f of the weight of head %d in step %d, layer %d, is on them. They must be masked.", g.first->found,
+        f->head, f->first_step, f->layer);
+  else
+    say(f, "and layer %d follows from the layer below only if they are seen. They must be masked.", f->layer + 1);
+  show(f, "SELECT layer, head, row, row_token_text, weight FROM attention WHERE run = %d AND step = %d AND row < %d",
+       d->check->run, f->first_step, d->check->pads);
+  return KVS_OK;
+}
+
 /* Rows 1 and up are shut out. With two rows this looks like a missing self as well. */
 static bool is_corner(const struct diagnosis *d, const struct fact *f) {
   if (guessed(f, HYPOTHESIS_FIRST_ROW_ONLY)) return true;
@@ -257,8 +282,9 @@ static kvs_status wrong_softmax(struct diagnosis *d, kvs_error *err) {
 }
 
 kvs_status diagnose_attention(struct diagnosis *d, kvs_error *err) {
-  static kvs_status (*const all[])(struct diagnosis *, kvs_error *) = {
-      wrong_axis, prefill_unmasked, whole_capacity, mask_corner, attend_before_append, wrong_rows, wrong_softmax};
+  static kvs_status (*const all[])(struct diagnosis *,
+                                   kvs_error *) = {wrong_axis,  prefill_unmasked,     padding_unmasked, whole_capacity,
+                                                   mask_corner, attend_before_append, wrong_rows,       wrong_softmax};
   kvs_status status = KVS_OK;
   for (size_t i = 0; status == KVS_OK && i < sizeof all / sizeof *all; i++) status = all[i](d, err);
   return status;

@@ -27,11 +27,11 @@ static struct odd *gather(const struct diagnosis *d) {
     if (f->kind == FACT_POSITION_SAME && !o->again) o->again = f;
     if (f->kind ==
         FACT_POSITION_USED) { /* right is the length, also where that was not logged and had to be worked out */
-      int right = step->before == LOOK_NONE ? (int)f->right : step->before;
+      int right = step->before == LOOK_NONE ? (int)f->right : check_right_position(d->check, s);
       d->explained[i] = (int)f->found == right;
       if (d->explained[i]) continue;
       *o = (struct odd){.wrong = true,
-                        .unclaimed = step->claims && step->position == step->before,
+                        .unclaimed = step->claims && step->position == right,
                         .seen = f,
                         .again = o->again,
                         .used = (int)f->found,
@@ -54,13 +54,15 @@ static struct odd *gather(const struct diagnosis *d) {
 #define NOWHERE (-1)
 
 struct rule {
-  enum rule_kind { ONE_ON, AT_0, NONE_ADDED, ONE_FOR_ALL, JUMP, FROM_0, MOVED, SCATTERED } kind;
+  enum rule_kind { PADDING_COUNTED, ONE_ON, AT_0, NONE_ADDED, ONE_FOR_ALL, JUMP, FROM_0, MOVED, SCATTERED } kind;
   int number; /* ONE_FOR_ALL: the position; MOVED: how far; FROM_0: the step's index where it is 0; JUMP: how many
                  tokens the prompt is taken to have */
 };
 
 static bool follows(const struct rule *r, const struct odd *o, int s) {
   switch (r->kind) {
+  case PADDING_COUNTED:
+    return r->number > 0 && o->used == o->right + r->number;
   case ONE_ON:
     return o->used == o->right + 1;
   case AT_0:
@@ -100,7 +102,8 @@ static struct rule best_rule(const struct diagnosis *d, const struct odd *odd, i
   *most = 0;
   for (int s = 0; s < d->check->count; s++) {
     if (!odd[s].wrong) continue;
-    const struct rule candidates[] = {{ONE_ON, 0},
+    const struct rule candidates[] = {{PADDING_COUNTED, d->check->pads},
+                                      {ONE_ON, 0},
                                       {AT_0, 0},
                                       {NONE_ADDED, 0},
                                       {ONE_FOR_ALL, d->check->prompt_length},
@@ -146,16 +149,18 @@ static void say_first(struct finding *f, const struct odd *o) {
 
 /* The steps whose claim is wrong. */
 static void show_claims(struct finding *f, const struct diagnosis *d) {
-  show(f,
-       "SELECT step, cache_length_before, position, position - cache_length_before AS off_by FROM step WHERE run = %d "
-       "AND "
-       "position IS NOT cache_length_before",
-       d->check->run);
+  int pads = d->check->pads;
+  show(
+      f,
+      "SELECT step, cache_length_before, position, position - cache_length_before + %d AS off_by FROM step WHERE run = "
+      "%d AND step >= %d AND position IS NOT cache_length_before - %d",
+      pads, d->check->run, d->check->steps[pads].step, pads);
 }
 
 static void show_positions(struct finding *f, const struct diagnosis *d) {
   const struct check_step *step = &d->check->steps[step_index(d, f->first_step)];
-  if (d->check->seen.lengths > 0 && step->claims && step->position != step->before)
+  int right = check_right_position(d->check, step_index(d, f->first_step));
+  if (d->check->seen.lengths > 0 && step->claims && step->position != right)
     show_claims(f, d);
   else
     show(
@@ -166,17 +171,31 @@ static void show_positions(struct finding *f, const struct diagnosis *d) {
 }
 
 static void name_kind(const struct diagnosis *d, const struct rule *r, const char **kind, const char **also) {
-  static const char *const kinds[] = {[ONE_ON] = "off-by-one",    [AT_0] = "reset-to-zero",
-                                      [NONE_ADDED] = "skip-wpe",  [ONE_FOR_ALL] = "constant-position",
-                                      [JUMP] = "position-jump",   [FROM_0] = "reset-to-zero",
-                                      [MOVED] = "wrong-position", [SCATTERED] = "wrong-position"};
+  static const char *const kinds[] = {[PADDING_COUNTED] = "padding-counted",
+                                      [ONE_ON] = "off-by-one",
+                                      [AT_0] = "reset-to-zero",
+                                      [NONE_ADDED] = "skip-wpe",
+                                      [ONE_FOR_ALL] = "constant-position",
+                                      [JUMP] = "position-jump",
+                                      [FROM_0] = "reset-to-zero",
+                                      [MOVED] = "wrong-position",
+                                      [SCATTERED] = "wrong-position"};
   *kind = kinds[r->kind];
-  *also = r->kind == ONE_ON && d->check->prompt_length == 2 ? "position-jump" : NULL;
+  *also = NULL;
+  if (r->kind == PADDING_COUNTED && r->number == 1) *also = "off-by-one"; /* length + 1 both times */
+  if (r->kind == ONE_ON && d->check->prompt_length == 2) *also = "position-jump";
 }
 
 static void say_rule(struct finding *f, const struct diagnosis *d, const struct rule *r) {
   say(f, "%s ", when(f));
   switch (r->kind) {
+  case PADDING_COUNTED:
+    say(f,
+        "position = length, but the first %d token%s padding: positions must count from the text's first token, which "
+        "is at 0%s.",
+        r->number, r->number == 1 ? " is" : "s are",
+        r->number == 1 ? " (or, the same here, the length is read after the append)" : "");
+    break;
   case ONE_ON:
     say(f, "position = length + 1: the length is read after the append%s.",
         d->check->prompt_length == 2 ? " (or, the prompt having 2 tokens, length + prompt length - 1)" : "");

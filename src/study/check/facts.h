@@ -27,6 +27,7 @@
   X(ROW_SHIFTED, "D6", "scores follow from the rows found places on / 0")                                              \
   X(ROW_OTHER_LAYER, "D6", "scores follow from layer found's rows / this layer's")                                     \
   X(ROW_OVERWRITTEN, "D6", "row written again by this step; found: the step that wrote it before")                     \
+  X(PADDING_SEEN, "D4", "the share of a head's weights that is on rows of left padding / 0")                           \
   X(ROW_MISSING, "D12", "a row below the length that no step wrote")                                                   \
   X(ROW_DEAD_K, "D12", "K of the row is all zero or NaN; found: 0 or NaN")                                             \
   X(ROW_DEAD_V, "D12", "V of the row is all zero or NaN; found: 0 or NaN")                                             \

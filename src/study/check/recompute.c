@@ -93,6 +93,8 @@ kvs_status recompute_fact(struct work *w, struct fact fact, kvs_error *err) {
   return w->facts ? facts_add(w->facts, &fact, err) : KVS_OK;
 }
 
+void recompute_padding(struct recompute *r, int pads) { r->pads = pads; }
+
 struct recompute_reach recompute_reached(const struct recompute *r) {
   return r->reach;
 }
@@ -160,9 +162,10 @@ bool recompute_place(struct work *w, const struct look_step *at) {
   if (w->length == LOOK_NONE) w->length = w->own_row; /* another engine may leave it out */
   if (w->own_row == LOOK_NONE) w->own_row = w->length < w->shape.n_ctx ? w->length : w->shape.n_ctx - 1;
   w->at.length_before = w->length;
+  w->right = w->length - w->r->pads;
   w->random = (unsigned long long)w->step * 2654435761u + 1;
   find_batch(w);
-  return w->token >= 0 && w->token < w->config->n_vocab && w->length >= 0;
+  return w->token >= 0 && w->token < w->config->n_vocab && w->length >= 0 && w->right >= 0;
 }
 
 static kvs_status begin(struct work *w, struct recompute *r, struct look *look, int run, int step, bool *good,

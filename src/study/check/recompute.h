@@ -24,6 +24,7 @@ enum hypothesis {
   HYPOTHESIS_ZERO_V,         /* this token's V (or K and V) read as zero: k-without-v, row-never-written */
   HYPOTHESIS_ZERO_K_V,
   HYPOTHESIS_LAYER_LENGTH, /* up to the row that this layer wrote, which is not layer 0's: cross-layer-length */
+  HYPOTHESIS_PADDING,      /* rows of left padding take part: padding-unmasked */
   HYPOTHESIS_WINDOW,       /* past n_ctx the rows have moved down by one each step: context-overflow */
   HYPOTHESIS_COUNT
 };
@@ -44,6 +45,9 @@ struct recompute;
  * Errors: KVS_ERR_MEMORY. */
 kvs_status recompute_open(const kvs_model *model, struct recompute **out, kvs_error *err);
 void recompute_close(struct recompute *recompute);
+
+/* The first `pads` tokens are left padding: no token behind them attends to them, and positions count from behind them. 0 at first. */
+void recompute_padding(struct recompute *recompute, int pads);
 
 /* How exactly this trace's rows can match: measured from the trace's own layer 0 K rows (float32 about 1e-6, another summation order up to
  * 1e-4, fp16 2e-4, bf16 2e-3, int8 4e-3 …), and from how well the layers above fit. Call it once per run, before recompute_step.

@@ -9,6 +9,7 @@ static int variants(enum hypothesis how) {
 }
 
 static bool may_be(const struct work *w, enum hypothesis how) {
+  if (how == HYPOTHESIS_PADDING) return w->r->pads > 0;
   if (how == HYPOTHESIS_WHOLE_BATCH) return w->at.mode == KVS_PREFILL;
   if (how == HYPOTHESIS_WRONG_AXIS || how == HYPOTHESIS_INTERLEAVED) return w->config->n_head > 1;
   return true;

@@ -167,6 +167,7 @@ static void attend_interleaved(struct work *w, const struct attention *a, int va
   size_t n_embd = (size_t)c->n_embd;
   size_t begins = (size_t)(w->own_row - (w->step - w->batch_step));
   size_t from = variant < 2 ? 0 : r->woven_from != LOOK_NONE ? (size_t)r->woven_from : begins;
+  from = from > (size_t)r->pads ? from - (size_t)r->pads : 0;
   for (size_t row = 0; row < (size_t)a->rows; row++) {
     float *side_k = r->engine->s.row_k, *side_v = r->engine->s.row_v;
     float *to_k = r->rows_k + row * n_embd, *to_v = r->rows_v + row * n_embd;
@@ -281,6 +282,10 @@ bool recompute_attend(struct work *w, int layer, enum hypothesis how, int varian
                       double noise) {
   struct attention a;
   if (!set_up(w, layer, how, variant, &a)) return false;
+  if (how != HYPOTHESIS_PADDING) { /* rows of padding are masked */
+    a.k += (size_t)w->r->pads * a.row, a.v += (size_t)w->r->pads * a.row, a.rows -= w->r->pads;
+    if (a.rows < 1) return false;
+  }
   if (how == HYPOTHESIS_INTERLEAVED)
     attend_interleaved(w, &a, variant, q, out, noise);
   else

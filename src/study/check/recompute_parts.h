@@ -6,7 +6,7 @@
 #include "study/check/recompute.h"
 
 /* Rows of x that go through a layer at once: hypotheses side by side, or positions. */
-#define MOST_ROWS 20
+#define MOST_ROWS 21
 /* A distance where there is nothing to compare. */
 #define ABSENT (-1.0)
 #define NOISE_DRAWS 2
@@ -56,6 +56,7 @@ struct recompute {
   enum recompute_storage storage;
   enum hypothesis favourite; /* the one that fitted last, in this run */
   int favourite_variant;
+  int pads; /* tokens of left padding */
   int used; /* the position that the step before used; LOOK_NONE: not known */
   struct recompute_reach reach;
   enum hypothesis *how; /* [n_layer] how this step's attention was, below the layer it has come to, … */
@@ -86,6 +87,7 @@ struct work {
   int upto;            /* the batch's last step: its rows are in the cache before any attention */
   int batch_step;      /* the batch's first step */
   int length;          /* P: rows before this step */
+  int right;           /* the position that is right: P but for padding */
   int own_row;         /* where layer 0's row went, or P */
   int token, position; /* that x was made of; position KVS_NO_POSITION: no wpe */
   bool sure;           /* x is known: something of the trace fitted it */

@@ -127,9 +127,9 @@ static kvs_status search(struct work *w, int token, enum carrier carrier, const 
 
 /* The right one first; each once; only those that there are. */
 static int likely_positions(const struct work *w, int *list) {
-  int P = w->length, prompt = w->at.prompt_steps, used = w->r->used, count = 0;
-  const int wanted[] = {P,     P + 1, KVS_NO_POSITION, 0,     w->at.position,      prompt, P + prompt - 1,
-                        P - 1, used,  used + 1,        P + 2, w->config->n_ctx - 1};
+  int P = w->right, prompt = w->at.prompt_steps, used = w->r->used, count = 0;
+  const int wanted[] = {P,     P + 1, KVS_NO_POSITION, 0,     w->at.position,       prompt,   P + prompt - 1,
+                        P - 1, used,  used + 1,        P + 2, w->config->n_ctx - 1, w->length};
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
     bool there = wanted[i] < KVS_NO_POSITION || wanted[i] >= w->config->n_ctx;
     for (int j = 0; j < count; j++) there |= list[j] == wanted[i];
@@ -177,14 +177,14 @@ static kvs_status find(struct work *w, enum carrier carrier, const float *row, s
   struct match m[MOST_ROWS];
   double tolerance = recompute_tolerance(w->r, carrier), noise = carrier == CARRIER_V ? w->r->noise_v : w->r->noise_k;
   int count = likely_positions(w, positions);
-  bool there = count > 0 && positions[0] == w->length; /* past wpe's end there is no right one */
+  bool there = count > 0 && positions[0] == w->right; /* past wpe's end there is no right one */
   *f = (struct finding){.known = true, .rival = KVS_NO_POSITION};
   if (there) {
     compare_all(w, w->token, carrier, row, positions, 1, m);
     f->used = f->right = m[0];
     if (m[0].distance <= tolerance && noise < COARSE) return KVS_OK;
   } else {
-    f->right = (struct match){w->token, w->length, NAN, 1, NAN};
+    f->right = (struct match){w->token, w->right, NAN, 1, NAN};
   }
   compare_all(w, w->token, carrier, row, positions, count, m);
   for (int i = 1; i < count; i++)
@@ -268,8 +268,7 @@ static kvs_status explain(struct work *w, const struct evidence *e, const struct
   if (search(w, w->token, CARRIER_K, woven, false, &m, err)) return err->status;
   if (m.distance <= tolerance) {
     struct fact fact = fact_here(w, FACT_HEAD_CUT, row);
-    fact.found = m.position, fact.right = w->length, fact.distance = m.distance,
-    fact.right_distance = f->right.distance;
+    fact.found = m.position, fact.right = w->right, fact.distance = m.distance, fact.right_distance = f->right.distance;
     w->position = m.position, w->r->reach.position = true;
     return recompute_fact(w, fact, err);
   }
@@ -288,7 +287,7 @@ static kvs_status explain(struct work *w, const struct evidence *e, const struct
 
 static kvs_status off_grid(struct work *w, const struct evidence *e, const struct finding *f, kvs_error *err) {
   struct fact fact = fact_here(w, FACT_OFF_GRID, e->own_row);
-  fact.found = f->used.position, fact.right = w->length;
+  fact.found = f->used.position, fact.right = w->right;
   fact.distance = f->used.distance, fact.right_distance = f->right.distance;
   if (recompute_fact(w, fact, err)) return err->status;
   return explain(w, e, f, &w->sure, err);
@@ -298,10 +297,10 @@ static kvs_status off_grid(struct work *w, const struct evidence *e, const struc
 
 static kvs_status tell_position(struct work *w, int row, const struct finding *f, kvs_error *err) {
   int n_ctx = w->config->n_ctx;
-  bool last = w->length >= n_ctx && f->used.position == n_ctx - 1; /* no position is right past the end */
-  if (f->used.position == w->length || last) return KVS_OK;
+  bool last = w->right >= n_ctx && f->used.position == n_ctx - 1; /* no position is right past the end */
+  if (f->used.position == w->right || last) return KVS_OK;
   struct fact fact = fact_here(w, FACT_POSITION_USED, row);
-  fact.found = f->used.position, fact.right = w->length;
+  fact.found = f->used.position, fact.right = w->right;
   fact.distance = f->used.distance, fact.right_distance = f->right.distance;
   if (recompute_fact(w, fact, err)) return err->status;
   if (!f->unclear) return KVS_OK;
@@ -313,7 +312,7 @@ static kvs_status tell_position(struct work *w, int row, const struct finding *f
 kvs_status recompute_position(struct work *w, const struct evidence *e, kvs_error *err) {
   struct recompute *r = w->r;
   struct finding f;
-  w->position = w->length < w->config->n_ctx ? w->length : w->config->n_ctx - 1;
+  w->position = w->right < w->config->n_ctx ? w->right : w->config->n_ctx - 1;
   w->sure = false;
   if (e->k) {
     if (find(w, CARRIER_K, r->k, &f, err)) return err->status;

@@ -18,17 +18,18 @@ static const enum hypothesis tried[] = {HYPOTHESIS_NO_SCALE,   HYPOTHESIS_SCALE_
                                         HYPOTHESIS_WRONG_AXIS, HYPOTHESIS_INTERLEAVED,  HYPOTHESIS_SHARED_BUFFER,
                                         HYPOTHESIS_ZERO_K_V};
 
-/* The heads' weights, copied: [n_head][rows]; a head that was not logged begins with NaN. NULL: none was logged, or no memory. */
+/* The heads' weights, copied, but for rows of padding: [n_head][rows]; a head that was not logged begins with NaN. NULL: none was logged, or no memory. */
 static float *logged_weights(struct work *w, int layer, int rows) {
-  int n_head = w->config->n_head, there = 0;
+  int n_head = w->config->n_head, pads = w->r->pads, there = 0;
   float *all = malloc((size_t)n_head * (size_t)rows * sizeof *all);
   for (int h = 0; all && h < n_head; h++) {
     const struct look_head *head = look_head(w->look, w->run, w->step, layer, h);
     float *to = all + (size_t)h * (size_t)rows;
-    bool good = head && head->weights && !head->q && head->rows >= rows;
-    for (int r = rows; good && r < head->rows; r++) good = head->weights[r] == 0; /* masked rows behind the end */
+    bool good = head && head->weights && !head->q && head->rows >= pads + rows;
+    for (int r = pads + rows; good && r < head->rows; r++)
+      good = head->weights[r] == 0; /* masked rows behind the end */
     if (good)
-      memcpy(to, head->weights, (size_t)rows * sizeof *to);
+      memcpy(to, head->weights + pads, (size_t)rows * sizeof *to);
     else
       *to = NAN;
     there += good;
@@ -74,7 +75,7 @@ static kvs_status guess(struct work *w, int layer, const float *qkv, const float
 }
 
 kvs_status recompute_weights(struct work *w, int layer, const float *qkv, kvs_error *err) {
-  int rows = w->own_row + 1, head;
+  int rows = w->own_row + 1 - w->r->pads, head;
   float *logged = logged_weights(w, layer, rows);
   if (!logged) return KVS_OK;
   double limit = DRIFT + TIMES * recompute_limit(w, layer, w->r->x, INFINITY);
