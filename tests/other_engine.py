@@ -36,7 +36,7 @@ class Engine:
         self.dim, self.folder, self.bugs, self.as_projected, self.at_end = self.n_embd // self.n_head, folder, bugs or {}, as_projected, at_end
         self.k = np.zeros((self.n_layer, self.n_head, self.n_ctx + 8, self.dim))
         self.v = np.zeros_like(self.k)
-        self.length, self.log, self.pads, self.pads_at = 0, [], pads, pads_at
+        self.length, self.log, self.pads, self.pads_at, self.temperature = 0, [], pads, pads_at, 0
 
     def bug(self, name, step, layer=0):
         return name in self.bugs and bool(self.bugs[name](step, layer))
@@ -124,22 +124,43 @@ class Engine:
             logits = self.feed([int(np.argmax(logits))], "sampled")
         return self
 
+    def sample(self, prompt, count, temperature, seed, skip_at=None):
+        """At a temperature. skip_at: the token of this number is looked at, and its row is cut off again."""
+        self.temperature, chance = temperature, np.random.default_rng(seed)
+        logits = self.feed(prompt, "prompt", prefill=len(prompt) > 1)
+        for i in range(count):
+            token = int(chance.choice(len(logits), p=np.exp(log_softmax(logits / temperature))))
+            seen, logits = logits, self.feed([token], "sampled")
+            self.log[-1]["seen"] = seen
+            if i == skip_at:
+                self.length -= 1
+                self.log.pop()
+        return self
+
+
+def log_softmax(logits):
+    return logits - logits.max() - math.log(np.exp(logits - logits.max()).sum())
+
 
 EVERYTHING = "kv q scores weights out logits"
 
 
-def write(path, engine, logged=EVERYTHING, prompt=None, right_claims=True, schema=None):
+def write(path, engine, logged=EVERYTHING, prompt=None, right_claims=True, schema=None, logprob="of the logits"):
     """The trace: `logged` names what is in it. right_claims: the position column says what should have been used."""
     blob = lambda values, name: values.astype("<f4").tobytes() if name in logged.split() else None
+    """logprob: "of the logits", "scaled" by the temperature, or None."""
     db = sqlite3.connect(path)
     db.executescript(schema)
-    db.execute("INSERT INTO run (run, engine, n_layer, n_head, n_embd, head_dim, n_ctx, n_vocab, temperature, prompt) VALUES (1, 'other', ?, ?, ?, ?, ?, ?, 0, ?)",
-               (engine.n_layer, engine.n_head, engine.n_embd, engine.dim, engine.n_ctx, engine.config["vocab_size"], prompt))
+    db.execute("INSERT INTO run (run, engine, n_layer, n_head, n_embd, head_dim, n_ctx, n_vocab, temperature, prompt) VALUES (1, 'other', ?, ?, ?, ?, ?, ?, ?, ?)",
+               (engine.n_layer, engine.n_head, engine.n_embd, engine.dim, engine.n_ctx, engine.config["vocab_size"], engine.temperature, prompt))
     vocabulary = json.load(open(engine.folder + "/vocab.json"))
     db.executemany("INSERT INTO token VALUES (?, ?, ?)", [(i, t.encode() if t.isascii() else None, t) for t, i in vocabulary.items()])
     before = None
     for step, line in enumerate(engine.log):
-        chance = None if before is None else float(before[line["token"]] - before.max() - math.log(np.exp(before - before.max()).sum()))
+        chance = None
+        seen = line.get("seen", before)
+        if seen is not None and logprob:
+            chance = float(log_softmax(seen / engine.temperature if logprob == "scaled" else seen)[line["token"]])
         db.execute("INSERT INTO step VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
                    (step, line["mode"], line["token"], line["source"], line["before"], line["before"] if right_claims else line["position"],
                     line["before"] + 1, chance if "logits" in logged else None))

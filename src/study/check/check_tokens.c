@@ -74,7 +74,6 @@ static struct choice choose(struct check *check, int j, int token) {
     choose_by_logits(v->logits, check->shape.n_vocab, token, &c);
   else if (top)
     choose_by_top(top, token, &c);
-  if (c.best != LOOK_NONE) check->seen.chosen++;
   return c;
 }
 
@@ -113,16 +112,26 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* How exactly this trace's log-probabilities follow from its logits, as a rule: a column that means something else is no evidence. */
-static kvs_status learn_noise(const struct oddity *odd, int count, double *within, kvs_error *err) {
-  double *all = malloc(((size_t)count + 1) * sizeof *all);
+/* Where a token is more certain than this, any way of reckoning gives the same log-probability. */
+#define CERTAIN 5e-6
+/* What differs by more than this from softmax(logits), and in most steps, is something else: of scaled or cut-off logits, perhaps. */
+#define ANOTHER 0.1
+
+/* How exactly this trace's log-probabilities follow from its logits, as a rule. Which distribution a sampled token's is of is every engine's own
+ * affair, and only tokens that were in doubt show it: a column that means something else is no evidence. *means_it: it does not. */
+static kvs_status learn_noise(const struct check *check, const struct oddity *odd, double *within, bool *means_it,
+                              kvs_error *err) {
+  double *all = malloc(((size_t)check->count + 1) * sizeof *all);
+  bool any_will_do = check->ours || !(check->temperature > 0);
   int n = 0;
   if (!all) return kvs_fail_memory(err, "following the tokens");
-  for (int i = 0; i < count; i++)
-    if (odd[i].known && !isnan(odd[i].logprob) && !isnan(odd[i].right))
-      all[n++] = apart(odd[i].logprob, odd[i].right, 0);
+  for (int i = 0; i < check->count; i++) {
+    if (!odd[i].known || isnan(odd[i].logprob) || isnan(odd[i].right)) continue;
+    if (any_will_do || -expm1(fmin(odd[i].right, 0)) > CERTAIN) all[n++] = apart(odd[i].logprob, odd[i].right, 0);
+  }
   if (n) qsort(all, (size_t)n, sizeof *all, ascending);
   *within = n ? fmax(NEAR_LOGPROB, 60 * all[n / 4]) : NEAR_LOGPROB;
+  *means_it = any_will_do || (n > 0 && all[n / 4] <= ANOTHER);
   free(all);
   return KVS_OK;
 }
@@ -146,7 +155,8 @@ struct stream {
   int begin, end; /* steps that are judged */
   bool greedy;
   int others;    /* steps whose token nobody chose */
-  double within; /* of log-probabilities */
+  double within; /* of log-probabilities, … */
+  bool logprobs; /* … which are those of the logits */
 };
 
 /* True if step i goes on from before step `draft`: its token was chosen then. Where log-probabilities are there, it is theirs, and nearer to
@@ -222,6 +232,33 @@ static bool is_greedy(const struct check *check, const struct oddity *odd, int b
 
 static bool was_chosen(const struct check_step *s) { return s->sampled || (!s->has_source && !s->prefill); }
 
+/* What was held against what, and which tokens could not be. */
+static kvs_status remark_unjudged(struct check *check, const struct stream *s, kvs_error *err) {
+  int chosen = 0, unknown = 0, silent = 0, judged = 0;
+  for (int i = s->begin; i < s->end; i++) {
+    const struct oddity *odd = &s->odd[i];
+    if (!was_chosen(&check->steps[i])) continue;
+    bool by_logprob = s->logprobs && !isnan(odd->logprob) && !isnan(odd->right);
+    chosen++;
+    unknown += !odd->known;
+    silent += odd->known && !s->greedy && isnan(odd->logprob);
+    judged += odd->known && (s->greedy || by_logprob);
+  }
+  check->seen.chosen += judged;
+  if (judged == chosen) return KVS_OK;
+  const char *why =
+      unknown == chosen ? "neither logits nor top_token tell what was chosen"
+      : silent > 0      ? "where the best token is not always taken, step.logprob must tell, and it is not logged"
+      : !s->logprobs
+          ? "step.logprob, which must tell where the best token is not always taken, is not that of softmax(logits)"
+          : "what was chosen before them, or how likely they were, is not logged";
+  return remark(
+      check->remarks, err,
+      "of %d tokens fed after the prompt %d could not be held against what was chosen: %s. A token fed twice, left "
+      "out or taken back may be among them",
+      chosen, chosen - judged, why);
+}
+
 static kvs_status check_sampled(struct check *check, int begin, kvs_error *err) {
   struct oddity *odd = calloc((size_t)check->count + 1, sizeof *odd);
   if (!odd) return kvs_fail_memory(err, "following the tokens");
@@ -235,13 +272,14 @@ static kvs_status check_sampled(struct check *check, int begin, kvs_error *err) 
     if (step->before != LOOK_NONE && (lowest == LOOK_NONE || step->before < lowest)) lowest = step->before;
   }
   s.greedy = is_greedy(check, odd, s.begin);
-  kvs_status status = learn_noise(odd, s.end, &s.within, err);
+  kvs_status status = learn_noise(check, odd, &s.within, &s.logprobs, err);
   for (int i = s.begin; i < s.end; i++) {
     odd[i].other = odd[i].other && s.greedy && was_chosen(&check->steps[i]);
     s.others += odd[i].other;
-    odd[i].unlike = odd[i].known && unlike(odd[i].logprob, odd[i].right, s.within);
+    odd[i].unlike = odd[i].known && s.logprobs && unlike(odd[i].logprob, odd[i].right, s.within);
   }
   for (int i = s.begin, next; status == KVS_OK && i < s.end; i = next) status = judge(check, &s, i, &next, err);
+  if (status == KVS_OK) status = remark_unjudged(check, &s, err);
   free(odd);
   return status;
 }

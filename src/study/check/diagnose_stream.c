@@ -141,9 +141,9 @@ static kvs_status token_skipped(struct diagnosis *d, kvs_error *err) {
   else
     say(f, ": a token that was chosen never came into the cache, and this one was chosen after it.");
   show(f,
-       "SELECT s.step, s.token AS fed, t.token AS chosen, t.token_text AS chosen_text, s.logprob FROM step AS s JOIN "
-       "top_token AS t "
-       "ON t.run = s.run AND t.step = s.step - 1 AND t.rank = 1 WHERE s.run = %d AND s.step = %d",
+       "SELECT s.step, s.token AS fed, t.token AS chosen, t.token_text AS chosen_text, s.logprob FROM step AS s LEFT "
+       "JOIN "
+       "top_token AS t ON t.run = s.run AND t.step = s.step - 1 AND t.rank = 1 WHERE s.run = %d AND s.step = %d",
        d->check->run, f->first_step);
   return KVS_OK;
 }
