@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <jansson.h>
 #include <sqlite3.h>
 
+#include "cli/check_out.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/out.h"
@@ -98,151 +98,6 @@ static kvs_status choose_model(struct job *job, int run, const kvs_model **model
   return status;
 }
 
-/* ---- tables ---- */
-
-static const char *verdict_words(const struct check_report *r) {
-  if (r->verdict == CHECK_CLEAN) return "CLEAN";
-  return r->verdict == CHECK_FAULT ? "FAULT" : "CANNOT TELL";
-}
-
-/* "off-by-one or position-jump". */
-static const char *kinds_text(const struct finding *f, const char *between, char *text, size_t size) {
-  size_t used = 0;
-  text[0] = '\0';
-  for (int k = 0; k < f->kind_count && used < size; k++)
-    used += (size_t)snprintf(text + used, size - used, "%s%s", k ? between : "", f->kinds[k]);
-  return text;
-}
-
-static const char *rules_text(const struct finding *f, const char *between, char *text, size_t size) {
-  size_t used = 0;
-  text[0] = '\0';
-  for (int r = 0; r < f->rule_count && used < size; r++)
-    used += (size_t)snprintf(text + used, size - used, "%s%s", r ? between : "", f->rules[r]);
-  return text;
-}
-
-static void put_indented(const char *text, int indent) {
-  printf("%*s", indent, "");
-  put_wrapped(text, indent, indent);
-}
-
-static void put_finding(const struct finding *f, const char *path, struct style style) {
-  char kinds[200], rules[100], text[1400];
-  printf("\n  %s%s%s  (%s)\n", color(style, INK_BAD), kinds_text(f, " or ", kinds, sizeof kinds),
-         color(style, INK_PLAIN), rules_text(f, ", ", rules, sizeof rules));
-  put_indented(f->sentence, 4);
-  for (int k = 0; k < f->kind_count; k++) {
-    const kvs_fault *fault = finding_fault(f, k);
-    if (!fault) continue;
-    puts("    look for the line");
-    snprintf(text, sizeof text, "wrong  %s", fault->wrong_line);
-    put_indented(text, 6);
-    snprintf(text, sizeof text, "right  %s", fault->right_line);
-    put_indented(text, 6);
-  }
-  printf("    see it: kvstep sql ");
-  put_shown(stdout, style, path);
-  puts(" \\");
-  snprintf(text, sizeof text, "\"%s\"", f->sql);
-  put_indented(text, 6);
-}
-
-static void put_table(const struct job *job) {
-  struct style style = style_of_stdout(false);
-  for (size_t i = 0; i < job->count; i++) {
-    const struct check_report *r = &job->reports[i];
-    if (i) putchar('\n');
-    printf("%srun %d: %s%s  (", color(style, r->verdict == CHECK_CLEAN ? INK_GOOD : INK_BAD), r->run, verdict_words(r),
-           color(style, INK_PLAIN));
-    put_shown(stdout, style, *r->model ? r->model : "?");
-    printf(", %d step%s, %s)\n", r->steps, r->steps == 1 ? "" : "s",
-           r->weights ? "held against its weights" : "without weights");
-    for (size_t f = 0; f < r->count; f++) put_finding(&r->findings[f], job->path, style);
-    if (r->count) putchar('\n');
-    for (size_t k = 0; k < r->remarks.count; k++) put_indented(r->remarks.at[k], 2);
-  }
-}
-
-/* ---- CSV and JSON ---- */
-
-static void put_field(const char *text, bool last) {
-  putchar('"');
-  for (const char *c = text; *c; c++) {
-    if (*c == '"') putchar('"');
-    putchar(*c);
-  }
-  fputs(last ? "\"\r\n" : "\",", stdout);
-}
-
-static void put_place(int place) {
-  if (place >= 0) printf("%d", place);
-  putchar(',');
-}
-
-static void put_csv(const struct job *job) {
-  fputs("run,verdict,kinds,rules,first_step,last_step,steps,layer,head,row,sentence,sql\r\n", stdout);
-  for (size_t i = 0; i < job->count; i++) {
-    const struct check_report *r = &job->reports[i];
-    if (r->count == 0) printf("%d,%s,,,,,,,,,,\r\n", r->run, check_verdict_name(r->verdict));
-    for (const struct finding *f = r->findings; f < r->findings + r->count; f++) {
-      char kinds[200], rules[100];
-      printf("%d,%s,%s,%s,%d,%d,%d,", r->run, check_verdict_name(r->verdict), kinds_text(f, "|", kinds, sizeof kinds),
-             rules_text(f, "|", rules, sizeof rules), f->first_step, f->last_step, f->steps);
-      put_place(f->layer), put_place(f->head), put_place(f->row);
-      put_field(f->sentence, false);
-      put_field(f->sql, true);
-    }
-  }
-}
-
-/* JSON is UTF-8; what is not, of a trace's texts, is made visible. */
-static json_t *text_of(const char *text) {
-  char shown[1024];
-  json_t *value = json_string(text);
-  if (value) return value;
-  kvs_token_text((const unsigned char *)text, strlen(text), shown, sizeof shown);
-  return json_string(shown);
-}
-
-static json_t *place_of(int place) { return place < 0 ? json_null() : json_integer(place); }
-
-static json_t *finding_json(const struct finding *f) {
-  json_t *kinds = json_array(), *rules = json_array(), *lines = json_array();
-  for (int k = 0; k < f->kind_count; k++) {
-    const kvs_fault *fault = finding_fault(f, k);
-    json_array_append_new(kinds, json_string(f->kinds[k]));
-    if (fault)
-      json_array_append_new(lines, json_pack("{s:s, s:s, s:s}", "kind", f->kinds[k], "right", fault->right_line,
-                                             "wrong", fault->wrong_line));
-  }
-  for (int r = 0; r < f->rule_count; r++) json_array_append_new(rules, json_string(f->rules[r]));
-  return json_pack("{s:o, s:o, s:o, s:i, s:i, s:i, s:b, s:o, s:o, s:o, s:o, s:o}", "kinds", kinds, "rules", rules,
-                   "sentence", text_of(f->sentence), "first_step", f->first_step, "last_step", f->last_step, "steps",
-                   f->steps, "to_end", (int)f->to_end, "layer", place_of(f->layer), "head", place_of(f->head), "row",
-                   place_of(f->row), "sql", text_of(f->sql), "lines", lines);
-}
-
-static kvs_status put_json(const struct job *job, int code, kvs_error *err) {
-  json_t *runs = json_array();
-  for (size_t i = 0; i < job->count; i++) {
-    const struct check_report *r = &job->reports[i];
-    json_t *findings = json_array(), *remarks = json_array();
-    for (size_t f = 0; f < r->count; f++) json_array_append_new(findings, finding_json(&r->findings[f]));
-    for (size_t k = 0; k < r->remarks.count; k++) json_array_append_new(remarks, text_of(r->remarks.at[k]));
-    json_array_append_new(runs, json_pack("{s:i, s:o, s:i, s:b, s:s, s:o, s:o}", "run", r->run, "model",
-                                          text_of(r->model), "steps", r->steps, "weights", (int)r->weights, "verdict",
-                                          check_verdict_name(r->verdict), "findings", findings, "remarks", remarks));
-  }
-  json_t *all = json_pack("{s:o, s:i, s:o}", "trace", text_of(job->path), "exit", code, "runs", runs);
-  char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
-  json_decref(all);
-  if (!text) return kvs_fail_memory(err, "writing JSON");
-  puts(text);
-  free(text);
-  return KVS_OK;
-}
-
 /* ---- the command ---- */
 
 static void tell_progress(void *context, int run, int done, int count) {
@@ -311,12 +166,13 @@ static kvs_status open_trace(struct job *job, kvs_error *err) {
 static int put_reports(const struct job *job) {
   kvs_error err;
   int code = exit_code(job);
+  const struct check_job all = {job->path, job->reports, job->count};
   if (job->v->format == FORMAT_JSON) {
-    if (put_json(job, code, &err) != KVS_OK) return cannot_tell(&err);
+    if (check_put_json(&all, code, &err) != KVS_OK) return cannot_tell(&err);
   } else if (job->v->format == FORMAT_CSV) {
-    put_csv(job);
+    check_put_csv(&all);
   } else {
-    put_table(job);
+    check_put_table(&all);
   }
   return finish_stdout(code) == code ? code : EXIT_CANNOT_TELL; /* 1 would say that there is a fault */
 }

@@ -63,6 +63,11 @@ struct attend {
   bool no_softmax;   /* the weights are no softmax: they cannot stand for scores */
 };
 
+/* check_layer.c. All rows of a layer, none of them in its place yet; to be freed also after a failure. */
+kvs_status layer_rows_load(struct check *check, int layer, struct layer_rows *c, kvs_error *err);
+void layer_rows_free(struct layer_rows *c);
+kvs_status layer_rows_check(struct check *check, struct layer_rows *c, kvs_error *err); /* D12 */
+
 /* The row's writer now, or NULL: not logged. */
 const struct layer_row *attend_row(const struct attend *a, int row);
 double attend_dot(const struct cut *cut, const float *q, const float *k, int head);

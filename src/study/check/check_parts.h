@@ -61,7 +61,15 @@ struct check {
 #define FACTS_OF_A_KIND 20000
 
 kvs_status check_note(struct check *check, const struct fact *fact, kvs_error *err);
+
+/* check_remarks.c */
 kvs_status remark(struct remarks *remarks, kvs_error *err, const char *format, ...) KVS_PRINTF(3, 4);
+void remarks_free(struct remarks *remarks);
+kvs_status remark_seen(struct check *check, kvs_error *err);
+kvs_status remark_padding(struct check *check, kvs_error *err);
+kvs_status remark_storage(struct check *check, kvs_error *err);
+/* What would let more be said. `position`: the positions could be judged. */
+kvs_status remark_missing(struct check *check, bool position, kvs_error *err);
 
 /* A fact of this kind in this step, at no place yet. */
 struct fact check_fact(const struct check *check, enum fact_kind kind, int step);

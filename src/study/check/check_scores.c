@@ -1,7 +1,7 @@
 /* check_scores.c: do the scores follow from q and the rows that were appended (D6), with the scale (D5) and the cut into heads (D11) that
  * they should have? Where they do not, a few mistakes are tried, and the one under which most scores follow is the one that is told.
  * Where only weights are logged, their logarithms stand for the scores: the same but for a number per head. */
-#include "study/check/check_attend.h"
+#include "study/check/check_scores.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,14 +25,13 @@ double attend_dot(const struct cut *cut, const float *q, const float *k, int hea
   return sum;
 }
 
-static double length_of(const float *values, int count) {
+double score_length(const float *values, int count) {
   double sum = 0;
   for (int i = 0; i < count; i++) sum += (double)values[i] * (double)values[i];
   return sqrt(sum);
 }
 
-/* The score of one row in one head as logged; false: there is none, or the row was kept out. */
-static bool logged_score(const struct attend *a, const struct attend_head *h, int row, double *score) {
+bool score_logged(const struct attend *a, const struct attend_head *h, int row, double *score) {
   if (row >= h->rows || (!h->scores && (a->no_softmax || a->grain > 0))) return false;
   if (h->scores) {
     *score = (double)h->scores[row];
@@ -49,17 +48,6 @@ static const struct layer_row *row_at(const struct attend *a, int row) {
   return r && r->k && !r->k_as_zero ? r : NULL;
 }
 
-/* One score beside the q·K it should follow from, unscaled; `size` is |q|·|K|. */
-struct pair {
-  int head, row; /* head: index in a->head */
-  double score, product, size;
-};
-
-struct pairs {
-  struct pair *at;
-  int count, rows; /* rows: how many different ones */
-};
-
 static kvs_status pair_up(const struct attend *a, struct pairs *p, kvs_error *err) {
   size_t most = (size_t)a->count * (size_t)a->rows;
   *p = (struct pairs){.at = malloc((most + 1) * sizeof *p->at)};
@@ -67,11 +55,11 @@ static kvs_status pair_up(const struct attend *a, struct pairs *p, kvs_error *er
   for (int h = 0; h < a->count; h++) {
     const struct attend_head *head = &a->head[h];
     if (!head->q || (!head->scores && !head->weights)) continue;
-    double q_length = length_of(head->q, a->cut.head_dim), score;
+    double q_length = score_length(head->q, a->cut.head_dim), score;
     for (int row = 0; row < head->rows; row++) {
       const struct layer_row *r = row_at(a, row);
-      if (!r || !logged_score(a, head, row, &score)) continue;
-      double k_length = a->cut.interleaved ? length_of(r->norm_k, a->cut.n_head) : (double)r->norm_k[head->head];
+      if (!r || !score_logged(a, head, row, &score)) continue;
+      double k_length = a->cut.interleaved ? score_length(r->norm_k, a->cut.n_head) : (double)r->norm_k[head->head];
       p->at[p->count++] =
           (struct pair){h, row, score, attend_dot(&a->cut, head->q, r->k, head->head), q_length * k_length};
     }
@@ -105,7 +93,7 @@ static double off_by(const struct pair *p, double scale, double offset) {
   return fabs(p->score - offset - scale * p->product);
 }
 
-static bool fits(const struct attend *a, const struct pair *p, double scale, double offset) {
+bool score_fits(const struct attend *a, const struct pair *p, double scale, double offset) {
   double extra = a->head[p->head].scores ? 1e-5 + 2e-4 * fabs(p->score) : 2e-2;
   return off_by(p, scale, offset) <= tolerance_of(a) * scale * p->size + extra;
 }
@@ -114,7 +102,7 @@ static bool fits(const struct attend *a, const struct pair *p, double scale, dou
 static double share(const struct attend *a, const struct pairs *p, double scale, double *offset, double *room) {
   int good = 0;
   find_offsets(a, p, scale, offset, room);
-  for (int i = 0; i < p->count; i++) good += fits(a, &p->at[i], scale, offset[p->at[i].head]);
+  for (int i = 0; i < p->count; i++) good += score_fits(a, &p->at[i], scale, offset[p->at[i].head]);
   return p->count ? (double)good / p->count : 0;
 }
 
@@ -175,7 +163,7 @@ static kvs_status try_scales(struct attend *a, bool interleaved, struct score_gu
   return status;
 }
 
-static kvs_status note(struct attend *a, enum fact_kind kind, int row, double found, double right, kvs_error *err) {
+kvs_status score_note(struct attend *a, enum fact_kind kind, int row, double found, double right, kvs_error *err) {
   struct fact fact = attend_fact(a, kind);
   fact.row = row, fact.found = found, fact.right = right;
   return check_note(a->check, &fact, err);
@@ -186,82 +174,10 @@ static kvs_status take_guess(struct attend *a, const struct score_guess *g, kvs_
   a->used_scale = g->scale;
   a->cache->guess = *g;
   kvs_status status = KVS_OK;
-  if (g->interleaved) status = note(a, FACT_HEAD_CUT, -1, 1, 0, err);
+  if (g->interleaved) status = score_note(a, FACT_HEAD_CUT, -1, 1, 0, err);
   if (status == KVS_OK && fabs(g->scale / a->scale - 1) > 0.01)
-    status = note(a, FACT_SCALE, -1, g->scale, a->scale, err);
+    status = score_note(a, FACT_SCALE, -1, g->scale, a->scale, err);
   return status;
-}
-
-/* ---- which rows ---- */
-
-/* Scores of one row in all heads: how many were compared, how many follow, and how many are exactly 0. */
-struct row_fit {
-  int compared, good, zero;
-  double score, product;
-};
-
-static struct row_fit fit_row(const struct attend *a, const struct pairs *p, const double *offset, int row) {
-  struct row_fit f = {0};
-  for (int i = 0; i < p->count; i++) {
-    const struct pair *x = &p->at[i];
-    if (x->row != row) continue;
-    bool good = fits(a, x, a->used_scale, offset[x->head]);
-    f.compared++;
-    f.good += good;
-    f.zero += a->head[x->head].scores && x->score == 0 && fabs(x->product) > 0.01 * x->size;
-    if (!good) f.score = x->score, f.product = a->used_scale * x->product;
-  }
-  return f;
-}
-
-/* Whether the row's scores follow, in all heads, from what layer `other` has in that row. */
-static bool is_of_layer(const struct attend *a, const double *offset, int other, int row) {
-  int compared = 0;
-  const struct look_row *r = look_row(a->check->look, a->check->run, a->check->steps[a->i].step, other, row);
-  if (!r || !r->k) return false;
-  for (int h = 0; h < a->count; h++) {
-    const struct attend_head *head = &a->head[h];
-    double score;
-    if (!head->q || !logged_score(a, head, row, &score)) continue;
-    int first = head->head * a->cut.head_dim;
-    struct pair p = {h, row, score, attend_dot(&a->cut, head->q, r->k, head->head),
-                     length_of(head->q, a->cut.head_dim) * length_of(r->k + first, a->cut.head_dim)};
-    if (!fits(a, &p, a->used_scale, offset[h])) return false;
-    compared++;
-  }
-  return compared > 0;
-}
-
-/* Whether the row's scores follow, in all heads, if its heads are cut interleaved. */
-static bool is_woven(struct attend *a, const double *offset, int row) {
-  const struct layer_row *r = attend_row(a, row);
-  int compared = 0;
-  if (a->cut.interleaved) return false; /* all rows are, and this one does not follow */
-  bool good = r && r->k && a->cut.n_head > 1 && a->cut.head_dim > 1;
-  a->cut.interleaved = true;
-  for (int h = 0; good && h < a->count; h++) {
-    const struct attend_head *head = &a->head[h];
-    double score;
-    if (!head->q || !logged_score(a, head, row, &score)) continue;
-    int first = head->head * a->cut.head_dim;
-    struct pair p = {h, row, score, attend_dot(&a->cut, head->q, r->k, head->head),
-                     length_of(head->q, a->cut.head_dim) * length_of(r->k + first, a->cut.head_dim)};
-    good = fits(a, &p, a->used_scale, offset[h]);
-    compared++;
-  }
-  a->cut.interleaved = false;
-  return good && compared > 2; /* of two it may be chance */
-}
-
-/* The layer whose row it is: the one found last, the first, the last, then all. */
-static int layer_of(const struct attend *a, const double *offset, int row) {
-  struct layer_rows *c = a->cache;
-  int n_layer = a->check->shape.n_layer;
-  if (n_layer > CHECK_LAYERS) n_layer = CHECK_LAYERS;
-  if (c->other >= 0 && is_of_layer(a, offset, c->other, row)) return c->other;
-  for (int l = n_layer - 1; l >= 0; l--)
-    if (l != c->layer && l != c->other && is_of_layer(a, offset, l, row)) return c->other = l;
-  return -1;
 }
 
 /* The newest rows in their order, as after the oldest were dropped: 0 if they are not it. */
@@ -278,37 +194,7 @@ static kvs_status find_shift(struct attend *a, double share_now, kvs_error *err)
   if (good < 0.9 || good < share_now + 0.1) a->shift = 0;
   free(room);
   free(p.at);
-  return status == KVS_OK && a->shift ? note(a, FACT_ROW_SHIFTED, 0, shift, 0, err) : status;
-}
-
-/* Mistakes of single rows. At most two are tried against other layers; all that is wrong is one fact of the worst kind. */
-static kvs_status judge_rows(struct attend *a, const struct pairs *p, const double *offset, kvs_error *err) {
-  int tried = 0, wrong = -1;
-  struct row_fit worst = {0};
-  kvs_status status = KVS_OK;
-  for (int row = 0; status == KVS_OK && row < a->rows; row++) {
-    struct row_fit f = fit_row(a, p, offset, row);
-    if (f.good == f.compared) continue;
-    if (f.zero == f.compared && f.compared > 0) {
-      struct layer_row *r = &a->cache->at[a->cache->now[row]];
-      r->k_as_zero = ++r->zeros > 1; /* once, in its own step, it may just not have been stored yet */
-      status = note(a, FACT_K_READ_AS_ZERO, row, 0, f.product, err);
-      continue;
-    }
-    if (is_woven(a, offset, row)) {
-      a->foreign = true;
-      return note(a, FACT_HEAD_CUT, -1, 1, 0, err);
-    }
-    int other = tried++ < 4 ? layer_of(a, offset, row) : -1;
-    if (other >= 0) {
-      a->foreign = true;
-      return note(a, FACT_ROW_OTHER_LAYER, row, other, a->cache->layer, err);
-    }
-    if (wrong < 0) wrong = row, worst = f;
-  }
-  if (status != KVS_OK || wrong < 0) return status;
-  a->foreign = true;
-  return note(a, FACT_ROW_UNSTABLE, wrong, worst.score, worst.product, err);
+  return status == KVS_OK && a->shift ? score_note(a, FACT_ROW_SHIFTED, 0, shift, 0, err) : status;
 }
 
 /* Where rows are wrong too, few scores follow whatever the scale and the cut: then it is a mistake that was found in this layer before that
@@ -334,7 +220,7 @@ static kvs_status judge_each(struct attend *a, kvs_error *err) {
   if (status == KVS_OK && !room) status = kvs_fail_memory(err, "comparing scores");
   if (status == KVS_OK) {
     find_offsets(a, &p, a->used_scale, offset, room);
-    status = judge_rows(a, &p, offset, err);
+    status = score_judge_rows(a, &p, offset, err);
   }
   free(room);
   free(p.at);

@@ -1,20 +1,9 @@
 /* diagnose_position.c: which row of wpe was used. Per step there may be what the trace claims, what layer 0's K row shows, and that a position comes
  * twice; then a rule is looked for that most of the wrong positions follow, and another for those that are left. */
-#include "study/check/diagnose_parts.h"
+#include "study/check/position_rule.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-/* What is wrong with one step's position. */
-struct odd {
-  bool wrong;               /* another position was used */
-  bool mistaken;            /* … or only claimed: the row was made with the right one */
-  bool scattered;           /* … one that no rule explains together with another step's */
-  bool unclaimed;           /* the trace claims the right one, and the row was made with another */
-  const struct fact *seen;  /* the fact that tells of it */
-  const struct fact *again; /* a position comes twice */
-  int used, right;          /* used -1: none */
-};
 
 static struct odd *gather(const struct diagnosis *d) {
   struct odd *odd = calloc((size_t)d->check->count + 1, sizeof *odd);
@@ -47,82 +36,6 @@ static struct odd *gather(const struct diagnosis *d) {
     }
   }
   return odd;
-}
-
-/* ---- rules that mistaken positions follow ---- */
-
-#define NOWHERE (-1)
-
-struct rule {
-  enum rule_kind { PADDING_COUNTED, ONE_ON, AT_0, NONE_ADDED, ONE_FOR_ALL, JUMP, FROM_0, MOVED, SCATTERED } kind;
-  int number; /* ONE_FOR_ALL: the position; MOVED: how far; FROM_0: the step's index where it is 0; JUMP: how many
-                 tokens the prompt is taken to have */
-};
-
-static bool follows(const struct rule *r, const struct odd *o, int s) {
-  switch (r->kind) {
-  case PADDING_COUNTED:
-    return r->number > 0 && o->used == o->right + r->number;
-  case ONE_ON:
-    return o->used == o->right + 1;
-  case AT_0:
-    return o->used == 0;
-  case NONE_ADDED:
-    return o->used == -1;
-  case ONE_FOR_ALL:
-    return o->used == r->number;
-  case JUMP:
-    return r->number > 1 && o->used == o->right + r->number - 1;
-  case FROM_0:
-    return r->number != NOWHERE && o->used == s - r->number;
-  case MOVED:
-    return o->used >= 0 && o->used - o->right == r->number;
-  case SCATTERED:
-    return o->scattered;
-  }
-  return false;
-}
-
-static int count_following(const struct diagnosis *d, const struct rule *r, const struct odd *odd) {
-  int n = 0;
-  for (int s = 0; s < d->check->count; s++) n += odd[s].wrong && follows(r, &odd[s], s);
-  return n;
-}
-
-/* Tokens fed as a prompt's, one that was fed again included. */
-static int prompt_fed(const struct diagnosis *d) {
-  int n = 0;
-  for (int s = 0; s < d->check->count; s++) n += d->check->steps[s].prompt;
-  return n;
-}
-
-/* The rule that most of the wrong positions follow; of equal ones the commoner mistake. */
-static struct rule best_rule(const struct diagnosis *d, const struct odd *odd, int *most) {
-  struct rule best = {MOVED, 0};
-  *most = 0;
-  for (int s = 0; s < d->check->count; s++) {
-    if (!odd[s].wrong) continue;
-    const struct rule candidates[] = {{PADDING_COUNTED, d->check->pads},
-                                      {ONE_ON, 0},
-                                      {AT_0, 0},
-                                      {NONE_ADDED, 0},
-                                      {ONE_FOR_ALL, d->check->prompt_length},
-                                      {JUMP, d->check->prompt_length},
-                                      {JUMP, prompt_fed(d)},
-                                      {ONE_FOR_ALL, odd[s].used},
-                                      {FROM_0, odd[s].used == 0 ? s : NOWHERE},
-                                      {MOVED, odd[s].used - odd[s].right}};
-    for (size_t c = 0; c < sizeof candidates / sizeof *candidates; c++) {
-      if (!follows(&candidates[c], &odd[s], s)) continue;
-      int n = count_following(d, &candidates[c], odd);
-      bool series = candidates[c].kind == FROM_0 ||
-                    (candidates[c].kind == ONE_FOR_ALL && candidates[c].number != d->check->prompt_length);
-      if (series && n < 2) continue; /* one step makes none */
-      if (n > *most) *most = n, best = candidates[c];
-    }
-    break; /* the earliest is what is to be explained */
-  }
-  return best;
 }
 
 /* ---- telling it ---- */
@@ -192,7 +105,7 @@ static void say_rule(struct finding *f, const struct diagnosis *d, const struct 
   case PADDING_COUNTED:
     say(f,
         "position = length, but the first %d token%s padding: positions must count from the text's first token, which "
-        "is at 0%s.",
+        "is at 0 (position_ids = cumsum(attention_mask) - 1)%s.",
         r->number, r->number == 1 ? " is" : "s are",
         r->number == 1 ? " (or, the same here, the length is read after the append)" : "");
     break;
@@ -211,8 +124,9 @@ static void say_rule(struct finding *f, const struct diagnosis *d, const struct 
         r->number == d->check->prompt_length ? ", the prompt's length" : "");
     break;
   case JUMP:
-    say(f, "position = length + prompt length - 1 (%d%s): the prompt is counted twice.", r->number,
-        r->number == d->check->prompt_length ? "" : ", with what was fed again");
+    say(f, "position = length + prompt length - 1 (%s %d tokens%s): the prompt is counted twice.",
+        r->number == d->check->prompt_length ? "the prompt has" : "as a prompt", r->number,
+        r->number == d->check->prompt_length ? "" : " were fed");
     break;
   case FROM_0:
     say(f, "positions start again at 0 and count on from there.");
@@ -248,7 +162,7 @@ static kvs_status tell_rule(struct diagnosis *d, struct odd *odd, const struct r
   const char *kind, *also;
   group_start(d);
   for (int s = 0; s < d->check->count; s++) {
-    if (!odd[s].wrong || !follows(r, &odd[s], s)) continue;
+    if (!odd[s].wrong || !rule_holds(r, &odd[s], s)) continue;
     if (!first.seen) first = odd[s];
     take_step(d, &g, s);
     odd[s].wrong = false, odd[s].again = NULL;
@@ -304,7 +218,7 @@ kvs_status diagnose_position(struct diagnosis *d, kvs_error *err) {
   int scattered = 0, nameless = 0;
   kvs_status status = tell_mistaken(d, odd, err);
   while (status == KVS_OK) {
-    struct rule rule = best_rule(d, odd, &most);
+    struct rule rule = rule_best(d, odd, &most);
     if (most == 0) break;
     if (most == 1 && rule.kind != NONE_ADDED)
       put_aside(d, odd), scattered++, nameless += rule.kind == MOVED;
@@ -313,7 +227,7 @@ kvs_status diagnose_position(struct diagnosis *d, kvs_error *err) {
   }
   for (int s = 0; s < d->check->count; s++) odd[s].wrong = odd[s].scattered;
   while (status == KVS_OK && scattered > 0) { /* a few may be told each by itself */
-    struct rule rule = nameless > 2 ? (struct rule){SCATTERED, 0} : best_rule(d, odd, &most);
+    struct rule rule = nameless > 2 ? (struct rule){SCATTERED, 0} : rule_best(d, odd, &most);
     scattered = nameless > 2 ? 0 : scattered - 1;
     status = tell_rule(d, odd, &rule, err);
   }

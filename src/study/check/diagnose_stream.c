@@ -68,12 +68,18 @@ static kvs_status prompt_twice(struct diagnosis *d, kvs_error *err) {
   struct finding *f = find(d, &g, false, "prompt-twice", n == 1 ? "last-token-twice" : NULL, err);
   if (!f) return err->status;
   f->last_step = f->first_step + n - 1, f->steps = n, f->to_end = false;
-  say(f,
-      "The prompt was fed again on top of its own cache: steps %d to %d feed the same %d token%s once more, at "
-      "positions %d "
-      "and up.%s",
-      f->first_step, f->last_step, n, n == 1 ? "" : "s", g.first->row,
-      n == 1 ? " With a prompt of one token that is the same as feeding its last token twice." : "");
+  if (n == 1)
+    say(f,
+        "The prompt was fed again on top of its own cache: step %d feeds its one token once more, at position %d. With "
+        "a "
+        "prompt of one token that is the same as feeding its last token twice.",
+        f->first_step, g.first->row);
+  else
+    say(f,
+        "The prompt was fed again on top of its own cache: steps %d to %d feed the same %d tokens once more, at "
+        "positions "
+        "%d and up.",
+        f->first_step, f->last_step, n, g.first->row);
   show_stream(f, d, 0, f->last_step);
   return KVS_OK;
 }
@@ -104,12 +110,17 @@ static kvs_status no_rollback(struct diagnosis *d, kvs_error *err) {
   if (!f) return err->status;
   int n = (int)g.first->found;
   f->first_step -= n, f->row -= n, f->last_step = f->first_step + n - 1, f->steps = n, f->to_end = false;
-  say(f,
-      "Step%s %d to %d fed %d token%s that %s then given up: step %d goes on with what was chosen before them, but "
-      "their rows stayed "
-      "in the cache (rows %d to %d). The length was not set back.",
-      n == 1 ? "" : "s", f->first_step, f->first_step + n - 1, n, n == 1 ? "" : "s", n == 1 ? "was" : "were",
-      f->first_step + n, f->row, f->row + n - 1);
+  if (n == 1)
+    say(f,
+        "Step %d fed a token that was then given up: step %d goes on with what was chosen before it, but its row "
+        "stayed "
+        "in the cache (row %d). The length was not set back.",
+        f->first_step, f->first_step + 1, f->row);
+  else
+    say(f,
+        "Steps %d to %d fed %d tokens that were then given up: step %d goes on with what was chosen before them, but "
+        "their rows stayed in the cache (rows %d to %d). The length was not set back.",
+        f->first_step, f->last_step, n, f->first_step + n, f->row, f->row + n - 1);
   show(f,
        "SELECT s.step, s.token AS fed, t.token AS chosen_before, s.logprob, s.cache_length_before FROM step AS s LEFT "
        "JOIN "
