@@ -3,6 +3,7 @@
  * just these rows; or the padding has one position, 0 or 1, for all, and the text begins at 0. */
 #include "study/check/check_parts.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 int check_right_position(const struct check *check, int i) {
@@ -38,7 +39,7 @@ int check_padded(const struct check *check, const int *positions) {
   while (n < check->count && positions[n] == positions[0]) n++;
   if (positions[0] == 0) n--; /* the last of them is the text's first */
   /* One token at 0, and then 0 again: that may be a length that is read one too short. */
-  bool clear = positions[0] == 1 ? n >= 1 : positions[0] == 0 && n >= 2;
+  bool clear = positions[0] == 1 ? n >= 1 : positions[0] == 0 && n >= (check->shut_out == 1 ? 1 : 2);
   return clear && n <= equal && counts_from(check, positions, n) ? n : 0;
 }
 
@@ -53,32 +54,47 @@ static int by_claims(const struct check *check) {
 
 /* ---- by weights ---- */
 
-/* Rows at the start that have no weight; LOOK_NONE: the head is not logged. */
+/* Of a score that is not masked: less than this would be no weight anyway. */
+#define NO_WEIGHT 1e-6
+
+static double most_of(const float *scores, int count) {
+  double most = -INFINITY;
+  for (int r = 0; r < count; r++) most = fmax(most, (double)scores[r]);
+  return most;
+}
+
+/* Rows at the start that have no weight, and where scores are logged would have some if they were let in; LOOK_NONE: not logged. */
 static int shut_out(struct check *check, int step, int layer, int head) {
   const struct look_head *h = look_head(check->look, check->run, step, layer, head);
   int n = 0;
   if (!h || !h->weights || h->rows == 0) return LOOK_NONE;
-  while (n < h->rows && h->weights[n] == 0) n++;
+  double most = h->scores ? most_of(h->scores, h->rows) : 0;
+  for (; n < h->rows && h->weights[n] == 0; n++) {
+    bool masked = !h->scores || h->scores[n] <= CHECK_MASKED || exp((double)h->scores[n] - most) > NO_WEIGHT;
+    if (!masked) break;
+  }
   return n;
 }
 
-/* The first head that the last step has: where this is looked at. */
-static bool find_head(struct check *check, int *layer, int *head) {
-  int step = check->steps[check->count - 1].step;
-  for (*layer = 0; *layer < check->shape.n_layer && *layer < CHECK_LAYERS; ++*layer)
-    for (*head = 0; *head < check->shape.n_head; ++*head)
-      if (shut_out(check, step, *layer, *head) != LOOK_NONE) return true;
-  return false;
+/* In all heads of all layers of this step; LOOK_NONE: none is logged. */
+static int shut_out_in_all(struct check *check, int step) {
+  int least = LOOK_NONE;
+  for (int layer = 0; layer < check->shape.n_layer && layer < CHECK_LAYERS && least != 0; layer++)
+    for (int head = 0; head < check->shape.n_head && least != 0; head++) {
+      int here = shut_out(check, step, layer, head);
+      if (here != LOOK_NONE && (least == LOOK_NONE || here < least)) least = here;
+    }
+  return least;
 }
 
-/* The same rows in every step behind them, be it by one row only. */
+/* The same rows in every step behind them; the last one tells which. */
 static int by_weights(struct check *check) {
-  int layer, head, judged = 0;
-  if (!starts_at_0(check) || !find_head(check, &layer, &head)) return 0;
-  int n = shut_out(check, check->steps[check->count - 1].step, layer, head);
+  int judged = 0;
+  if (!starts_at_0(check)) return 0;
+  int n = shut_out_in_all(check, check->steps[check->count - 1].step);
   if (n < 1 || n > equal_tokens(check) || n > check->count - 2) return 0;
   for (int i = n; i < check->count; i++) {
-    int here = shut_out(check, check->steps[i].step, layer, head);
+    int here = shut_out_in_all(check, check->steps[i].step);
     if (here == LOOK_NONE) continue;
     if (here != n) return 0;
     judged++;
@@ -87,9 +103,12 @@ static int by_weights(struct check *check) {
 }
 
 kvs_status check_padding(struct check *check, kvs_error *err) {
-  if (check->pads > 0) return KVS_OK; /* known already */
-  check->pads = by_weights(check);
-  check->pads_masked = check->pads > 0;
-  if (check->pads == 0) check->pads = by_claims(check);
+  if (check->pads == 0) { /* else layer 0's rows have told */
+    check->shut_out = by_weights(check);
+    check->pads = by_claims(check);
+    /* One row alone that is shut out may just be masked by mistake. */
+    if (check->pads == 0 && check->shut_out > 1) check->pads = check->shut_out;
+  }
+  check->pads_masked = check->pads > 0 && check->pads == check->shut_out;
   return check->pads < 0 ? kvs_fail_memory(err, "looking for padding") : KVS_OK;
 }

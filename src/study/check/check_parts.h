@@ -27,6 +27,9 @@ struct check_step {
 /* More layers than any model has are not looked at. */
 #define CHECK_LAYERS 4096
 
+/* A score of this or less was masked: no q·K of a trained model comes near it. */
+#define CHECK_MASKED (-1e4f)
+
 /* How much of each thing was looked at, so that the report can say what its verdict rests on. */
 struct check_seen {
   int lengths, claims, events, scores, products, softmaxes, mixes, k_rows, v_rows, chosen, prompt_tokens, fingerprints;
@@ -47,6 +50,7 @@ struct check {
   int prompt_length; /* tokens of the prompt, once */
   int pads; /* so many tokens at the start are left padding: they are not judged, and positions count from behind them */
   bool pads_masked; /* that is seen from the weights */
+  int shut_out;     /* so many rows at the start have no weight in any later step */
   bool rolls_back;  /* somewhere rows are given up, other than one at the context's end */
   struct facts facts;
   struct check_seen seen;

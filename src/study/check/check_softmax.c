@@ -5,12 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A score of this or less was masked: no q·K of a trained model comes near it. */
-#define MASKED -1e4
 /* A weight of 0 is one where softmax would give at least this; float16 has no smaller ones than 6e-8. */
 #define NO_WEIGHT 1e-6
 
-static bool is_masked(float score) { return score <= (float)MASKED; }
+static bool is_masked(float score) { return score <= CHECK_MASKED; }
 
 /* Whether all numbers could be bfloat16 or float16: then they are as coarse as that. */
 static bool looks_short(const float *values, int count) {

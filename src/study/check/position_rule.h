@@ -19,7 +19,7 @@ struct odd {
 
 struct rule {
   enum rule_kind { PADDING_COUNTED, ONE_ON, AT_0, NONE_ADDED, ONE_FOR_ALL, JUMP, FROM_0, MOVED, SCATTERED } kind;
-  int number; /* ONE_FOR_ALL: the position; MOVED: how far; FROM_0: the step's index where it is 0; JUMP: how many
+  int number; /* PADDING_COUNTED: how many tokens; ONE_FOR_ALL: the position; MOVED: how far; FROM_0: the step's index where it is 0; JUMP: how many
                  tokens the prompt is taken to have */
 };
 
