@@ -260,7 +260,7 @@ help:
 	@echo "make test            installs what is missing, builds and runs every test; SAN=1 with ASan and UBSan"
 	@echo "make bench           speed beside the machine's limits; ARGS='decode -o json' chooses (docs/performance.md)"
 	@echo "make bench-instructions   instructions of one decode step, counted by valgrind"
-	@echo "make bench-check     what \`check\` says of every fault: a confusion matrix (BENCH_MODEL=124M: GPT-2 small's shape)"
+	@echo "make bench-check     what \`check\` says of every fault: a confusion matrix (BENCH_MODEL=124M: GPT-2 small's shape; pairs: two faults at once)"
 	@echo "make install         to PREFIX=$(PREFIX), under DESTDIR"
 	@echo "make samples         makes the sample traces in traces/ again"
 	@echo "make screens         makes the pictures in docs/screens/ again"

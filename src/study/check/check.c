@@ -102,6 +102,7 @@ static bool position_judged(const struct check *check) {
 static kvs_status settle(struct check *check, struct check_report *report, kvs_error *err) {
   bool position = position_judged(check);
   kvs_status status = remark_seen(check, err);
+  if (status == KVS_OK) status = remark_unheld(check, err);
   if (status == KVS_OK) status = remark_padding(check, err);
   if (status == KVS_OK) status = remark_storage(check, err);
   if (check->unreadable > TOLD_AT_MOST && status == KVS_OK)

@@ -49,9 +49,11 @@ struct check {
   int count;
   int prompt_length; /* tokens of the prompt, once */
   int pads; /* so many tokens at the start are left padding: they are not judged, and positions count from behind them */
-  bool pads_masked; /* that is seen from the weights */
-  int shut_out;     /* so many rows at the start have no weight in any later step */
-  bool rolls_back;  /* somewhere rows are given up, other than one at the context's end */
+  bool pads_masked;       /* that is seen from the weights */
+  int shut_out;           /* so many rows at the start have no weight in any later step */
+  bool rolls_back;        /* somewhere rows are given up, other than one at the context's end */
+  int chosen, unheld;     /* tokens fed after the prompt, and those that nothing could be held against, … */
+  const char *unheld_why; /* … and why */
   struct facts facts;
   struct check_seen seen;
   struct remarks *remarks;
@@ -70,6 +72,7 @@ kvs_status check_note(struct check *check, const struct fact *fact, kvs_error *e
 kvs_status remark(struct remarks *remarks, kvs_error *err, const char *format, ...) KVS_PRINTF(3, 4);
 void remarks_free(struct remarks *remarks);
 kvs_status remark_seen(struct check *check, kvs_error *err);
+kvs_status remark_unheld(struct check *check, kvs_error *err);
 kvs_status remark_padding(struct check *check, kvs_error *err);
 kvs_status remark_storage(struct check *check, kvs_error *err);
 /* What would let more be said. `position`: the positions could be judged. */

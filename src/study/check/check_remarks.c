@@ -59,14 +59,24 @@ kvs_status remark_seen(struct check *check, kvs_error *err) {
   return remark(check->remarks, err, "looked at: %s", used ? text : "nothing");
 }
 
+kvs_status remark_unheld(struct check *check, kvs_error *err) {
+  if (check->unheld == 0) return KVS_OK;
+  return remark(
+      check->remarks, err,
+      "of %d tokens fed after the prompt %d could not be held against what was chosen: %s. A token fed twice, "
+      "left out or taken back may be among them",
+      check->chosen, check->unheld, check->unheld_why);
+}
+
 kvs_status remark_padding(struct check *check, kvs_error *err) {
   bool judged = check->pads_masked || check->seen.softmaxes > 0 || check->seen.layers > 0;
   if (check->pads == 0) return KVS_OK;
-  return remark(check->remarks, err,
-                "the first %d token%s (%d) %s left padding, by %s: not judged, and positions count from row %d on%s",
-                check->pads, check->pads == 1 ? "" : "s", check->steps[0].token, check->pads == 1 ? "is" : "are",
-                check->pads_masked ? "the weights" : "the positions", check->pads,
-                judged ? "" : ". Whether it is masked cannot be seen: log head_step");
+  return remark(
+      check->remarks, err,
+      "the first %d token%s (of id %d) %s left padding, as %s show: not judged, and positions count from row %d on%s",
+      check->pads, check->pads == 1 ? "" : "s", check->steps[0].token, check->pads == 1 ? "is" : "are",
+      check->pads_masked ? "the weights" : "the positions", check->pads,
+      judged ? "" : ". Whether it is masked cannot be seen: log head_step");
 }
 
 kvs_status remark_storage(struct check *check, kvs_error *err) {

@@ -233,7 +233,7 @@ static bool is_greedy(const struct check *check, const struct oddity *odd, int b
 static bool was_chosen(const struct check_step *s) { return s->sampled || (!s->has_source && !s->prefill); }
 
 /* What was held against what, and which tokens could not be. */
-static kvs_status remark_unjudged(struct check *check, const struct stream *s, kvs_error *err) {
+static void count_judged(struct check *check, const struct stream *s) {
   int chosen = 0, unknown = 0, silent = 0, judged = 0;
   for (int i = s->begin; i < s->end; i++) {
     const struct oddity *odd = &s->odd[i];
@@ -245,18 +245,13 @@ static kvs_status remark_unjudged(struct check *check, const struct stream *s, k
     judged += odd->known && (s->greedy || by_logprob);
   }
   check->seen.chosen += judged;
-  if (judged == chosen) return KVS_OK;
-  const char *why =
+  check->chosen = chosen, check->unheld = chosen - judged;
+  check->unheld_why =
       unknown == chosen ? "neither logits nor top_token tell what was chosen"
       : silent > 0      ? "where the best token is not always taken, step.logprob must tell, and it is not logged"
       : !s->logprobs
           ? "step.logprob, which must tell where the best token is not always taken, is not that of softmax(logits)"
           : "what was chosen before them, or how likely they were, is not logged";
-  return remark(
-      check->remarks, err,
-      "of %d tokens fed after the prompt %d could not be held against what was chosen: %s. A token fed twice, left "
-      "out or taken back may be among them",
-      chosen, chosen - judged, why);
 }
 
 static kvs_status check_sampled(struct check *check, int begin, kvs_error *err) {
@@ -279,7 +274,7 @@ static kvs_status check_sampled(struct check *check, int begin, kvs_error *err) 
     odd[i].unlike = odd[i].known && s.logprobs && unlike(odd[i].logprob, odd[i].right, s.within);
   }
   for (int i = s.begin, next; status == KVS_OK && i < s.end; i = next) status = judge(check, &s, i, &next, err);
-  if (status == KVS_OK) status = remark_unjudged(check, &s, err);
+  count_judged(check, &s);
   free(odd);
   return status;
 }

@@ -48,7 +48,7 @@ static int place_steps(const struct work *w, struct work *works) {
     each->step = w->step + count;
     const struct look_step *at = look_step(w->look, w->run, each->step);
     if (!at || !recompute_place(each, at)) break;
-    int claimed = count == 0 ? w->position : at->position == LOOK_NONE ? each->length : at->position;
+    int claimed = count == 0 ? w->position : at->position == LOOK_NONE ? each->right : at->position;
     if (claimed >= w->config->n_ctx) break;
     each->position = claimed < 0 ? KVS_NO_POSITION : claimed;
   }
