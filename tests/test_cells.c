@@ -163,6 +163,14 @@ static void test_fields(void **state) {
   assert_int_equal(cells_put_right(&grid, all, 0, 10, 4, ROLE_TEXT, "12345"), 4);
   expect(0, "|.…bcd 1234|");
   assert_int_equal(text_columns("a漢e\xCC\x81"), 4);
+  assert_int_equal(text_line("", 5), 0);
+  assert_int_equal(text_line("ab cd", 5), 5);
+  assert_int_equal(text_line("ab cd", 4), 2);
+  assert_int_equal(text_line("ab cd ef", 5), 5); /* the blank itself needs no room */
+  assert_int_equal(text_line("abcdef", 4), 4);
+  assert_int_equal(text_line("漢漢漢", 5), 6);
+  assert_int_equal(text_line("漢漢", 1), 3); /* never nothing */
+  assert_int_equal(text_line("ae\xCC\x81x", 2), 4);
 }
 
 static void test_bars(void **state) {

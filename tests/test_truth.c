@@ -283,6 +283,61 @@ static void a_fault_that_is_cut_says_so(void **state) {
   }
 }
 
+/* All names at once where they fit; where they do not, how many are out of sight, and each is seen when it is chosen. */
+static void no_fault_is_out_of_sight_in_silence(void **state) {
+  (void)state;
+  static const int sizes[][2] = {{60, 15}, {60, 20}, {80, 24}, {100, 24}, {120, 40}};
+  int count = 0;
+  while (kvs_fault_at(count)) count++;
+  bend("");
+  for (size_t size = 0; size < sizeof sizes / sizeof *sizes; size++) {
+    draw(sizes[size][0], sizes[size][1]);
+    drive_action(&drive, ACTION_CHOOSE_FAULT);
+    draw(sizes[size][0], sizes[size][1]);
+    int seen = 1; /* none */
+    char more[32], chosen[40];
+    for (int i = 0; i < count; i++) seen += row_of(kvs_fault_at(i)->name) >= 0;
+    if (sizes[size][0] >= 80) assert_int_equal(seen, count + 1);
+    snprintf(more, sizeof more, "↓ %d more", count + 1 - seen);
+    if (seen <= count)
+      sees(more);
+    else
+      misses(" more ");
+    for (int i = 0; i < count; i++) {
+      drive_action(&drive, ACTION_ROW_DOWN);
+      draw(sizes[size][0], sizes[size][1]);
+      snprintf(chosen, sizeof chosen, "▸ %s", kvs_fault_at(i)->name);
+      sees(chosen);
+      sees("Escape leave");
+    }
+    if (seen <= count) sees(" before");
+    drive_action(&drive, ACTION_FIRST_STEP);
+    drive_action(&drive, ACTION_CANCEL);
+  }
+}
+
+/* To the name beside it, and nowhere if there is none. */
+static void right_goes_a_column_of_faults_on(void **state) {
+  (void)state;
+  bend("");
+  drive_action(&drive, ACTION_CHOOSE_FAULT);
+  drive_action(&drive, ACTION_ROW_DOWN);
+  draw(80, 24);
+  assert_int_equal(drive.state.fault, 1);
+  int row = row_of("▸ off-by-one");
+  drive_action(&drive, ACTION_NEXT_STEP);
+  draw(80, 24);
+  assert_int_equal(row_of("▸ "), row);
+  assert_true(drive.state.fault > 1);
+  drive_action(&drive, ACTION_PREVIOUS_STEP);
+  drive_action(&drive, ACTION_PREVIOUS_STEP);
+  assert_int_equal(drive.state.fault, 1);
+  draw(120, 40);
+  drive_action(&drive, ACTION_ROW_UP);
+  drive_action(&drive, ACTION_NEXT_STEP);
+  assert_int_equal(drive.state.fault, 0);
+}
+
 #define test(f) cmocka_unit_test_teardown(f, shut)
 
 int main(void) {
@@ -301,6 +356,8 @@ int main(void) {
       test(equal_weights_have_equal_bars),
       test(a_refused_prompt_says_all_of_why),
       test(a_fault_that_is_cut_says_so),
+      test(no_fault_is_out_of_sight_in_silence),
+      test(right_goes_a_column_of_faults_on),
       test(arrows_of_ascii_are_arrows),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

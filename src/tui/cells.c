@@ -155,6 +155,18 @@ int text_columns(const char *text) {
   return total > INT_MAX ? INT_MAX : (int)total;
 }
 
+int text_line(const char *text, int columns) {
+  const char *at = text, *end = NULL; /* of the last word */
+  size_t left = strlen(text);
+  for (long long used = 0; left;) {
+    const char *before = at;
+    used += next_glyph(&at, &left, false).width;
+    if (*before == ' ' && before > text) end = before;
+    if (used > columns && before > text) return (int)((end ? end : before) - text);
+  }
+  return (int)(at - text);
+}
+
 /* ---- text ----------------------------------------------------------------------------------------------------------- */
 
 int cells_put(struct cells *cells, struct area area, int row, int column, int width, enum role role, const char *text) {

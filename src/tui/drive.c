@@ -9,6 +9,7 @@
 #include "study/compare/diverge.h"
 #include "study/look/lens.h"
 #include "study/live/live.h"
+#include "tui/fault_list.h"
 #include "tui/predict.h"
 #include "tui/sql_panel.h"
 #include "tui/view.h"
@@ -19,6 +20,7 @@ static int known(int number) { return number > 0 ? number : 0; }
 static void read_limits(struct drive *d) {
   d->limits =
       (struct limits){.runs = known(look_runs(d->look)), .help_top = screen_help_last(d->cells.rows, d->cells.columns)};
+  if (d->state.mode == INPUT_FAULT) d->limits.fault_stride = fault_list_stride(d->cells.rows, d->cells.columns);
   bool examples = d->sql->outcome == SQL_NOTHING_ASKED;
   d->limits.sql_rows = examples ? SQL_EXAMPLES : d->sql->rows;
   d->limits.sql_columns = d->sql->columns;
@@ -425,7 +427,10 @@ static void draw(struct drive *d) {
 }
 
 bool drive_draw(struct drive *d, int rows, int columns) {
-  if ((d->cells.rows != rows || d->cells.columns != columns) && !cells_resize(&d->cells, rows, columns)) return false;
+  if (d->cells.rows != rows || d->cells.columns != columns) {
+    if (!cells_resize(&d->cells, rows, columns)) return false;
+    read_limits(d); /* some are the screen's */
+  }
   draw(d);
   const char *trouble = look_error(d->look);
   if (!trouble) return true;

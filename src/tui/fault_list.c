@@ -6,35 +6,20 @@
 
 #include "tui/view.h"
 
-#define NAMES 24        /* columns of the list beside the chosen one's words */
-#define BESIDE 100      /* columns from which on the two stand beside each other */
+#define NAMES 24        /* columns of a name: mark, name, blanks */
+#define BESIDE 100      /* columns from which on names and words stand beside each other */
 #define LABEL 8         /* columns in front of the words */
 #define CODE_BESIDE 110 /* columns of words from which on the two lines of code stand beside each other */
 
 /* ---- words over several lines ------------------------------------------------------------------------------------------ */
-
-/* How many bytes go on one line of `width` columns: up to a blank, or all that fit where there is none. */
-static size_t line_bytes(const char *text, int width) {
-  char line[1024];
-  size_t fits = 0, blank = 0, end = 0, length = strnlen(text, sizeof line - 8);
-  while (end < length) {
-    do end++;
-    while (end < length && ((unsigned char)text[end] & 0xC0) == 0x80);
-    snprintf(line, sizeof line, "%.*s", (int)end, text);
-    if (text_columns(line) > width) return blank ? blank : fits;
-    fits = end;
-    if (end == length || text[end] == ' ') blank = end;
-  }
-  return fits;
-}
 
 /* Puts the text from `row` on into columns `column` …; returns the row after it. */
 static int put_words(struct cells *cells, struct area area, int row, int column, int width, enum role role,
                      const char *text) {
   if (width < 8) width = 8;
   while (*text) {
-    size_t bytes = line_bytes(text, width);
-    cells_putf(cells, area, row++, column, -1, role, "%.*s", (int)bytes, text);
+    int bytes = text_line(text, width);
+    cells_putf(cells, area, row++, column, -1, role, "%.*s", bytes, text);
     text += bytes;
     while (*text == ' ') text++;
   }
@@ -77,12 +62,12 @@ static int put_fault(struct cells *cells, struct area area, const kvs_fault *fau
                       "it shows only at the context's end: the prompt is repeated until the context is nearly full");
 }
 
-/* The lines that the longest of them takes, so that the list stays as it is from one to the next. */
+/* The lines that the longest of them takes at least, so that the list stays as it is from one to the next. */
 static int most_lines(struct cells *cells, struct area area) {
   const struct area unseen = {area.row, area.column, 0, area.columns};
   int most = 0;
   for (int i = 0; kvs_fault_at(i); i++) {
-    int lines = put_fault(cells, unseen, kvs_fault_at(i), true);
+    int lines = put_fault(cells, unseen, kvs_fault_at(i), false);
     if (lines > most) most = lines;
   }
   return most;
@@ -96,20 +81,68 @@ static int count_faults(void) {
   return count;
 }
 
-/* One name on each line, the chosen one among them; where there is room, what it is. */
-static void put_list(struct cells *cells, struct area area, int chosen) {
-  int count = count_faults() + 1, first, last;
-  window_of(count, area.rows, chosen, &first, &last);
+/* Where what stands. The names run down one column after the other, so that all are seen at once wherever they fit; where they do not,
+ * they come by pages, which stay as they are while the choice moves in them. */
+struct layout {
+  bool beside;       /* the words about the chosen one stand beside the names, not below them */
+  int across, lines; /* columns of names, and how many names stand in one */
+  int room;          /* lines below the names, and below the rule under them */
+};
+
+static struct layout layout_of(struct cells *cells, struct area body) {
+  int count = count_faults() + 1;
+  struct layout l = {.beside = body.columns + 2 >= BESIDE && body.rows >= count, .across = 1, .lines = count};
+  if (l.beside) return l;
+  int most = body.rows - 1 - most_lines(cells, body), least = body.rows / 3;
+  l.across = body.columns / NAMES > 0 ? body.columns / NAMES : 1;
+  l.lines = (count + l.across - 1) / l.across;
+  if (most < least) most = least;
+  if (l.lines > most) l.lines = most > 0 ? most : 1;
+  l.room = body.rows - 1 - l.lines;
+  return l;
+}
+
+/* The body of the list in an area below the title: a column free on both sides, and the rule. */
+static struct area body_of(struct area area) {
+  return (struct area){area.row + 1, area.column + 1, area.rows - 1, area.columns - 2};
+}
+
+int fault_list_stride(int rows, int columns) {
+  struct cells unseen = {0};
+  struct layout l = layout_of(&unseen, body_of((struct area){0, 0, rows - 3, columns})); /* title, message, status */
+  return l.across > 1 ? l.lines : 0;
+}
+
+static void put_names(struct cells *cells, struct area area, int first, int last, int lines, int chosen) {
   for (int i = first; i <= last; i++) {
     const kvs_fault *fault = kvs_fault_at(i - 1);
-    const char *mark = i == chosen ? "▸" : (i == first && first > 0) || (i == last && last < count - 1) ? "…" : " ";
-    int row = i - first;
-    cells_put(cells, area, row, 0, 1, i == chosen ? ROLE_HERE : ROLE_DIM, mark);
-    cells_put(cells, area, row, 2, NAMES - 3, i == chosen ? ROLE_HERE : ROLE_TEXT, fault ? fault->name : "none");
-    if (area.columns > NAMES + 20)
-      cells_put_field(cells, area, row, NAMES, area.columns - NAMES, ROLE_DIM,
-                      fault ? fault->summary : "as it should be");
+    int row = (i - first) % lines, column = (i - first) / lines * NAMES;
+    enum role role = i == chosen ? ROLE_HERE : ROLE_TEXT;
+    if (i == chosen) cells_put(cells, area, row, column, 1, role, "▸");
+    cells_put(cells, area, row, column + 2, NAMES - 3, role, fault ? fault->name : "none");
   }
+}
+
+/* The rule under the names: how many of them are out of sight, and where. */
+static void put_unseen(struct cells *cells, struct area area, int row, int before, int after) {
+  char words[64] = "";
+  int used = 0;
+  if (before) used = snprintf(words, sizeof words, "↑ %d before", before);
+  if (after) snprintf(words + used, sizeof words - (size_t)used, "%s↓ %d more", used ? ", " : "", after);
+  cells_rule(cells, area_rows(area, row, 1), 0, words);
+}
+
+static void put_below(struct cells *cells, struct area area, struct layout l, const struct state *s,
+                      const kvs_fault *fault) {
+  struct area body = body_of(area), words = area_rows(body, l.lines + 1, l.room);
+  int count = count_faults() + 1, page = l.lines * l.across, first = s->fault / page * page;
+  int last = first + page < count ? first + page - 1 : count - 1;
+  put_names(cells, body, first, last, l.lines, s->fault);
+  put_unseen(cells, area, 1 + l.lines, first, count - 1 - last);
+  bool airy = put_fault(cells, area_rows(words, 0, 0), fault, true) <= words.rows;
+  if (put_fault(cells, words, fault, airy) <= words.rows) return;
+  cells_put_field(cells, words, words.rows - 1, 0, words.columns, ROLE_DIM, "");
+  cells_putf(cells, words, words.rows - 1, 0, -1, ROLE_DIM, "… the rest: kvstep faults %s", fault->name);
 }
 
 void fault_list_draw(struct cells *cells, struct area area, const struct state *s) {
@@ -117,22 +150,12 @@ void fault_list_draw(struct cells *cells, struct area area, const struct state *
   snprintf(title, sizeof title, "a fault for the tokens of run %d", s->run);
   cells_rule(cells, area, 0, title);
   const kvs_fault *fault = kvs_fault_at(s->fault - 1);
-  struct area body = {area.row + 1, area.column + 1, area.rows - 1, area.columns - 2};
-  if (area.columns >= BESIDE) {
-    put_list(cells, (struct area){body.row, body.column, body.rows, NAMES}, s->fault);
-    put_fault(cells, (struct area){body.row, body.column + NAMES + 2, body.rows, body.columns - NAMES - 2}, fault,
-              true);
+  struct area body = body_of(area);
+  struct layout l = layout_of(cells, body);
+  if (!l.beside) {
+    put_below(cells, area, l, s, fault);
     return;
   }
-  /* The list above; what is known below, all of it if it can be. */
-  int known = most_lines(cells, body), least = body.rows / 3, list = body.rows - 1 - known;
-  if (list < least) list = least;
-  if (list > count_faults() + 1) list = count_faults() + 1;
-  bool airy = list + 1 + known <= body.rows;
-  put_list(cells, area_rows(body, 0, list), s->fault);
-  cells_rule(cells, area_rows(area, 1 + list, area.rows - 1 - list), 0, "");
-  struct area words = area_rows(body, list + 1, body.rows - list - 1);
-  if (put_fault(cells, words, fault, airy) <= words.rows) return;
-  cells_put_field(cells, words, words.rows - 1, 0, words.columns, ROLE_DIM, "");
-  cells_putf(cells, words, words.rows - 1, 0, -1, ROLE_DIM, "… the rest: kvstep faults %s", fault->name);
+  put_names(cells, body, 0, l.lines - 1, l.lines, s->fault);
+  put_fault(cells, area_columns(body, NAMES + 2, body.columns - NAMES - 2), fault, true);
 }

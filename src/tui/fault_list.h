@@ -5,6 +5,9 @@
 #include "tui/cells.h"
 #include "tui/state.h"
 
+/* How many names ← and → go on a screen of this size: those of one column; 0 where there is but one. */
+int fault_list_stride(int rows, int columns);
+
 void fault_list_draw(struct cells *cells, struct area area, const struct state *state);
 
 #endif

@@ -11,23 +11,13 @@
 
 /* ---- what is typed, what is said ------------------------------------------------------------------------------------ */
 
-/* How many bytes of the text go on one line: all, or up to the last blank that leaves it short enough. */
-static size_t line_length(const char *text, int columns) {
-  char line[LINE_SIZE];
-  snprintf(line, sizeof line, "%s", text);
-  for (char *blank; text_columns(line) > columns && (blank = strrchr(line, ' ')) && blank > line;) *blank = '\0';
-  return strlen(line);
-}
-
 /* A message over as many lines as it needs, up to `lines`, the last of them just above the status line. Returns what it needs. */
 static int draw_wrapped(struct cells *cells, struct area area, enum role role, const char *text, int lines) {
   int needed = 0;
   while (*text && needed < MESSAGE_LINES) {
-    size_t length = line_length(text, area.columns - 2);
-    char line[LINE_SIZE];
-    snprintf(line, sizeof line, "%.*s", (int)length, text);
-    if (needed < lines) cells_put(cells, area, area.rows - 1 - lines + needed, 1, -1, role, line);
-    text += length + strspn(text + length, " ");
+    int length = text_line(text, area.columns - 2);
+    if (needed < lines) cells_putf(cells, area, area.rows - 1 - lines + needed, 1, -1, role, "%.*s", length, text);
+    text += length + (int)strspn(text + length, " ");
     needed++;
   }
   return needed;
@@ -179,7 +169,7 @@ static const struct entry *entries(const struct state *s, bool decodes) {
   static const struct entry prompting[] = {
       {{ACTION_ACCEPT, ACTION_NONE}, "decode it"}, {{ACTION_CANCEL, ACTION_NONE}, "leave"}, END};
   static const struct entry choosing[] = {{{ACTION_ROW_UP, ACTION_ROW_DOWN}, "choose"},
-                                          {{ACTION_ACCEPT, ACTION_NONE}, "decode the same tokens under it"},
+                                          {{ACTION_ACCEPT, ACTION_NONE}, "decode the tokens under it"},
                                           {{ACTION_CANCEL, ACTION_NONE}, "leave"},
                                           END};
   switch (s->mode) {

@@ -188,18 +188,6 @@ static void draw_slots(struct cells *cells, struct area area, const struct state
 #define HELP_NAMES 110 /* columns from which on the names of the actions are shown, for scripts */
 #define HELP_TEXT 22   /* where the words begin */
 
-/* Bytes of `text` to set in a line of `width` columns: up to a blank, or all that fit where there is none. The help is ASCII but
- * for a few signs of one column, so that columns are counted by characters. */
-static int line_bytes(const char *text, int width) {
-  int bytes = 0, blank = 0, columns = 0;
-  for (; text[bytes]; bytes++) {
-    columns += ((unsigned char)text[bytes] & 0xC0) != 0x80;
-    if (columns > width) return blank > 0 ? blank : bytes;
-    if (text[bytes] == ' ') blank = bytes;
-  }
-  return bytes;
-}
-
 /* The help of one action from `line` on; returns its lines. cells NULL: they are only counted. */
 static int draw_help_row(struct cells *cells, struct area area, int line, const struct action_row *row) {
   bool named = area.columns >= HELP_NAMES;
@@ -208,7 +196,7 @@ static int draw_help_row(struct cells *cells, struct area area, int line, const 
   if (cells) cells_put(cells, area, line, 3, 18, ROLE_KEY, row->keys);
   if (cells && named) cells_put_right(cells, area, line, area.columns - 1, -1, ROLE_DIM, row->name);
   for (const char *text = row->help; *text; lines++) {
-    int bytes = line_bytes(text, width);
+    int bytes = text_line(text, width);
     if (cells) cells_putf(cells, area, line + lines, HELP_TEXT, -1, ROLE_TEXT, "%.*s", bytes, text);
     text += bytes;
     while (*text == ' ') text++;

@@ -40,6 +40,7 @@ struct limits {
   int runs, steps, layers, heads;
   int rows, own;             /* the cache rows that are listed, and which of them row −1 is: this step's own */
   int help_top;              /* the last line of the help that can be the first one shown */
+  int fault_stride;          /* how many names of faults ← and → go */
   int sql_rows, sql_columns; /* of the last answer; before the first one, the example questions and 0 */
   bool live, working;        /* a model is at hand to decode on; it is decoding */
   const char *no_live;       /* why not, in words; NULL: none were given */

@@ -68,6 +68,12 @@ void state_fault_action(struct state *s, const struct limits *limits, enum actio
   case ACTION_ROW_UP:
     s->fault--;
     break;
+  case ACTION_NEXT_STEP:
+    s->fault += limits->fault_stride;
+    break;
+  case ACTION_PREVIOUS_STEP:
+    if (s->fault >= limits->fault_stride) s->fault -= limits->fault_stride;
+    break;
   case ACTION_STEPS_FORWARD:
     s->fault += 10;
     break;

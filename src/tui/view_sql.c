@@ -9,26 +9,10 @@
 
 /* ---- long lines ----------------------------------------------------------------------------------------------------- */
 
-/* Bytes of the character at `text`, copied into `character` [8]. */
-static int one_character(const char *text, char *character) {
-  int length = 1;
-  while (length < 7 && ((unsigned char)text[length] & 0xC0) == 0x80) length++;
-  snprintf(character, 8, "%.*s", length, text);
-  return length;
-}
-
-/* Bytes of `text` that go into a line of `columns`: up to a blank if there is one; all if it fits. */
+/* Bytes of `text` that go into a line of `columns`, with the blank that ends it. */
 static int line_length(const char *text, int columns) {
-  int length = 0, blank = 0, used = 0;
-  while (text[length]) {
-    char character[8];
-    int bytes = one_character(text + length, character);
-    used += text_columns(character);
-    if (used > columns) return blank ? blank : length ? length : bytes;
-    length += bytes;
-    if (character[0] == ' ') blank = length;
-  }
-  return length;
+  int length = text_line(text, columns);
+  return text[length] == ' ' ? length + 1 : length;
 }
 
 /* Text over as many rows as it takes, at most `most`, from column 1 on; a caret under byte `caret` unless it is −1. Returns
