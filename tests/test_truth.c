@@ -249,7 +249,7 @@ static void arrows_of_ascii_are_arrows(void **state) {
   draw(80, 24);
   sees("append: length 9 -> 10");
   sees("row 9 <- k, v; now 10 rows");
-  sees("S w[i].V[i] -> 12 numbers");
+  sees("sum w[i].V[i] -> 12 numbers");
 }
 
 /* A reason is read to its end, however narrow the screen, while the line stands open. */

@@ -155,6 +155,17 @@ int text_columns(const char *text) {
   return total > INT_MAX ? INT_MAX : (int)total;
 }
 
+int text_fitting(const char *text, int columns) {
+  const char *at = text, *before = text;
+  size_t left = strlen(text);
+  for (long long used = 0; used <= columns && left;) {
+    before = at;
+    used += next_glyph(&at, &left, false).width;
+    if (used <= columns) before = at;
+  }
+  return (int)(before - text);
+}
+
 int text_line(const char *text, int columns) {
   const char *at = text, *end = NULL; /* of the last word */
   size_t left = strlen(text);

@@ -84,6 +84,9 @@ int cells_put_field(struct cells *cells, struct area area, int row, int column, 
 /* Columns that text takes; what cells_put would use without a limit. */
 int text_columns(const char *text);
 
+/* Bytes of the text that take at most so many columns, cut between characters. */
+int text_fitting(const char *text, int columns);
+
 /* Bytes of the text that go on a line of `columns`: all of it, or up to the last blank that leaves it short enough, or what fits where
  * there is no blank; at least one character, so that every text comes to its end. */
 int text_line(const char *text, int columns);

@@ -7,10 +7,10 @@
 
 #include "tui/view.h"
 
-/* The words for `phase` of the current step, layer and head, about 30 columns of them; what is asked for in a prediction is `?` in
- * them. `root` is root_sign. False: it did not do what the rule says. */
-bool moment_words(kvs_phase phase, const struct state *state, struct look *look, const struct place *place,
-                  const char *root, char *text, size_t size);
+/* The words for `phase` of the current step, layer and head, for a field of `columns`: at 30 whole, down to 20 shorter ones. What is
+ * asked for in a prediction is `?` in them. False: it did not do what the rule says. */
+bool moment_words(struct cells *cells, kvs_phase phase, const struct state *state, struct look *look,
+                  const struct place *place, int columns, char *text, size_t size);
 
 /* What of the step's own row holds nothing but zeros: "K, V", "K" or "V"; "" if neither, or if it was not logged. */
 const char *zeros_written(const struct state *state, struct look *look, const struct place *place);

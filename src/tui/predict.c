@@ -40,9 +40,11 @@ static void find_length(const struct look_step *step, struct prediction *p) {
 static void find_in_head(const struct state *s, struct look *look, const struct look_step *step, struct prediction *p) {
   const struct look_head *head = look_head(look, s->run, s->step, s->layer, s->head);
   bool scores = s->moment == KVS_APPEND;
-  if (!head || head->rows < 1 || (!scores && !head->weights)) {
-    snprintf(p->absent, sizeof p->absent, "nothing to predict: the %s of layer %d head %d were not logged",
-             scores ? "scores" : "weights", s->layer, s->head);
+  int most = scores ? 0 : heaviest_row(head);
+  if (!head || head->rows < 1 || most < 0) {
+    snprintf(p->absent, sizeof p->absent, "nothing to predict: the %s of layer %d head %d %s",
+             scores ? "scores" : "weights", s->layer, s->head,
+             head && head->weights && !scores ? "are no numbers" : "were not logged");
     return;
   }
   p->kind = scores ? PREDICT_SCORES : PREDICT_HEAVIEST;
@@ -55,9 +57,7 @@ static void find_in_head(const struct state *s, struct look *look, const struct 
     return;
   }
   p->weights = head->weights;
-  for (int row = 1; row < head->rows; row++)
-    if (head->weights[row] > head->weights[p->answer]) p->answer = row;
-  p->used = p->answer;
+  p->used = p->answer = most;
 }
 
 void prediction_find(const struct state *s, struct look *look, struct prediction *p) {

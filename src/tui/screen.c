@@ -16,11 +16,19 @@
 /* The dials matter most: where the line is narrow, the names give way. */
 static void draw_title(struct cells *cells, struct area area, const struct state *s, const struct look_run *run,
                        const char *trace_name, const struct prediction *asked) {
-  char dials[160], last[16];
+  char name[sizeof run->fault + 1] = "", places[96] = "", dials[sizeof name + sizeof places + 32], last[16];
   bool fault = run && *run->fault && strcmp(run->fault, "none") != 0;
-  snprintf(dials, sizeof dials, "run %d %s  step %d/%s  layer %d/%d  head %d/%d ", s->run,
-           run ? look_run_name(run) : "", s->step, prediction_number(asked, run ? run->steps - 1 : 0, last), s->layer,
-           run ? run->n_layer - 1 : 0, s->head, run ? run->n_head - 1 : 0);
+  if (run && run->steps > 0)
+    snprintf(places, sizeof places, "  step %d/%s  layer %d/%d  head %d/%d ", s->step,
+             prediction_number(asked, run->steps - 1, last), s->layer, run->n_layer - 1, s->head, run->n_head - 1);
+  else
+    snprintf(places, sizeof places, run ? "  no step yet " : "no run yet ");
+  int room = area.columns - text_columns(places) - 12; /* whatever a trace calls its fault */
+  if (run) snprintf(name, sizeof name, "%.*s", text_fitting(look_run_name(run), room), look_run_name(run));
+  if (run)
+    snprintf(dials, sizeof dials, "run %d %s%s", s->run, name, places);
+  else
+    snprintf(dials, sizeof dials, "%s", places);
   int left = area.columns - text_columns(dials);
   if (left > 8) cells_put(cells, area, 0, 1, -1, ROLE_TITLE, "kvstep");
   if (left > 14) cells_put_field(cells, area, 0, 9, left - 10, ROLE_TEXT, run ? run->model : trace_name);
@@ -75,7 +83,7 @@ static void draw_kept(struct cells *cells, struct area area, int at, const struc
   char rule[64], append[64];
   bool wrong;
   append_words(append, sizeof append, s, look, t, place, asked, &wrong);
-  plain_arrows(cells, append);
+  plain_signs(cells, append, sizeof append);
   snprintf(rule, sizeof rule, "t = cache length read before the append = %d", t->length_before);
   int room = area.columns - at - 2 - text_columns(append);
   if (wrong && text_columns(rule) > room) snprintf(rule, sizeof rule, "t = length before = %d", t->length_before);
@@ -247,6 +255,14 @@ static void draw_view(struct cells *cells, struct area area, const struct state 
     view->draw(cells, room, s, look);
 }
 
+static void draw_no_step(struct cells *cells, struct area area, const struct state *s, struct look *look) {
+  char words[64] = "there is no step in this trace yet";
+  bool others = look_runs(look) > 1;
+  if (others) snprintf(words, sizeof words, "run %d has no step yet", s->run);
+  draw_absent(cells, area, words,
+              others ? "r goes to the next run; q quits" : "the screen follows it as it grows; q quits");
+}
+
 void screen_draw(struct cells *cells, const struct state *s, struct look *look, const char *trace_name) {
   cells_clear(cells);
   struct area area = cells_area(cells);
@@ -272,18 +288,18 @@ void screen_draw(struct cells *cells, const struct state *s, struct look *look, 
     return;
   }
   struct area body = area_rows(area, 5, area.rows - 6 - foot_lines(cells, area, s));
-  if (!run || run->steps == 0) {
-    draw_absent(cells, body, "there is no step in this trace yet", "the screen follows it as it grows; q quits");
-    return;
-  }
-  draw_tokens(cells, area, s, look, run->steps, &asked);
-  const struct look_step *step = look_step(look, s->run, s->step);
+  bool steps = run && run->steps > 0;
+  if (steps) draw_tokens(cells, area, s, look, run->steps, &asked);
+  const struct look_step *step = steps ? look_step(look, s->run, s->step) : NULL;
   if (step) {
     struct place place;
     place_of(s, look, &place);
     draw_rule_words(cells, area, s, look, step, &place, &asked);
     draw_slots(cells, area, s, look, step, &place, &asked);
   }
-  draw_view(cells, body, s, look, &asked);
+  if (steps || s->view == VIEW_SQL) /* SQL asks the whole trace */
+    draw_view(cells, body, s, look, &asked);
+  else
+    draw_no_step(cells, body, s, look);
   foot_draw_over(cells, area, s);
 }

@@ -66,15 +66,24 @@ void draw_weight(struct cells *cells, struct area area, int row, int column, dou
   cells_put(cells, area, row, column, 1, (enum role)cell->role, cells->ascii ? "," : "·");
 }
 
+int heaviest_row(const struct look_head *head) {
+  int best = -1;
+  for (int row = 0; head && head->weights && row < head->rows; row++)
+    if (!isnan(head->weights[row]) && (best < 0 || head->weights[row] > head->weights[best])) best = row;
+  return best;
+}
+
 const char *root_sign(const struct cells *cells) { return cells->ascii ? "sqrt " : "√"; }
 
-void plain_arrows(const struct cells *cells, char *text) {
-  static const char *const arrows[][2] = {{"→", "->"}, {"←", "<-"}};
-  for (size_t i = 0; cells->ascii && i < sizeof arrows / sizeof *arrows; i++) {
-    size_t length = strlen(arrows[i][0]);
-    for (char *at = text; (at = strstr(at, arrows[i][0])); at += 2) {
-      memmove(at + 2, at + length, strlen(at + length) + 1);
-      memcpy(at, arrows[i][1], 2);
+void plain_signs(const struct cells *cells, char *text, size_t size) {
+  static const char *const signs[][2] = {{"→", "->"}, {"←", "<-"}, {"√", "sqrt "}, {"Σ", "sum"}};
+  for (size_t i = 0; cells->ascii && i < sizeof signs / sizeof *signs; i++) {
+    size_t from = strlen(signs[i][0]), to = strlen(signs[i][1]);
+    for (char *at = text; (at = strstr(at, signs[i][0])); at += to) {
+      size_t rest = strlen(at + from) + 1;
+      if ((size_t)(at - text) + to + rest > size) return; /* no words of ours are so long */
+      memmove(at + to, at + from, rest);
+      memcpy(at, signs[i][1], to);
     }
   }
 }

@@ -44,11 +44,15 @@ void draw_weight(struct cells *cells, struct area area, int row, int column, dou
 const struct look_head *head_in_time(struct cells *cells, struct look *look, int run, int step, int layer, int head,
                                      int *fetched);
 
+/* The row with the largest weight, the first of equal ones; −1: nothing was logged, or no weight is a number. */
+int heaviest_row(const struct look_head *head);
+
 /* The sign of a square root, as words where only ASCII is drawn. */
 const char *root_sign(const struct cells *cells);
 
-/* Where only ASCII is drawn, arrows between words become -> and <-: "9 > 10" would be a comparison. In place; the text gets shorter. */
-void plain_arrows(const struct cells *cells, char *text);
+/* Where only ASCII is drawn, signs among words become words: arrows -> and <- ("9 > 10" would be a comparison), √ sqrt, Σ sum. In
+ * place, as far as the size allows. */
+void plain_signs(const struct cells *cells, char *text, size_t size);
 
 /* The part of a K or V row that belongs to the head; NULL if the row was not logged or has no such part. */
 const float *head_part(const struct look_run *run, const float *row, int head);

@@ -237,7 +237,7 @@ static bool draw_step(struct cells *cells, struct area area, int line, const str
   if (step == p->first)
     cells_put(cells, area, line, c->word, -1, ROLE_HERE, "first");
   else if (step == p->parted)
-    cells_put(cells, area, line, c->word, -1, ROLE_NEW, "parted");
+    cells_put(cells, area, line, c->word, -1, ROLE_NEW, area.columns - c->word < 6 ? "apart" : "parted");
   if (here && !reached(s, KVS_LOGITS)) { /* the moments have not come so far */
     cells_put(cells, area, line, c->top[0], -1, ROLE_DIM, "·");
     return false;
@@ -355,7 +355,8 @@ static void draw_attention(struct cells *cells, struct area area, const struct s
   window_of(p->a->n_layer, area.rows - 1, s->layer, &first, &last);
   double chosen = distance_of(look, p, s->step, s->layer, s->head);
   if (isnan(chosen))
-    cells_putf(cells, area, 0, 1, -1, ROLE_DIM, "layer %d head %d: not logged in both runs", s->layer, s->head);
+    cells_putf(cells, area, 0, 1, -1, ROLE_DIM, "layer %d head %d: not logged in both runs, or no numbers", s->layer,
+               s->head);
   else
     cells_putf(cells, area, 0, 1, -1, ROLE_TEXT, "layer %d head %d: %.4f", s->layer, s->head, chosen);
   for (int layer = first; layer <= last; layer++) {

@@ -91,12 +91,12 @@ static void draw_neighbours(struct cells *cells, struct area area, int line, con
 /* wte[token], wpe[t] and x, one below the other. */
 static void draw_sum(struct cells *cells, struct area area, const struct look_step *step, const struct look_vectors *v,
                      int n) {
-  char name[32];
-  bool right = step->position == step->length_before;
-  snprintf(name, sizeof name, "wte[%d] %.20s", step->token, step->text);
+  char name[sizeof step->text + 32];
+  bool right = step->length_before == LOOK_NONE || step->position == step->length_before;
+  snprintf(name, sizeof name, "wte[%d] %s", step->token, step->text);
   draw_vector(cells, area, 0, name, v->wte, n, vector_largest(v->wte, n), ROLE_TEXT);
   if (step->position == LOOK_NONE)
-    snprintf(name, sizeof name, "%s", no_position);
+    snprintf(name, sizeof name, "%s", v->wpe ? "+ wpe[?]" : no_position);
   else
     snprintf(name, sizeof name, "+ wpe[%d]", step->position);
   draw_vector(cells, area, 1, name, v->wpe, n, v->wpe ? vector_largest(v->wpe, n) : 1, right ? ROLE_RIGHT : ROLE_WRONG);
@@ -112,12 +112,16 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
     draw_absent(cells, area, "the embedding of this step was not logged", "kvstep run --log attention logs it");
     return;
   }
-  int P = step->length_before, used = step->position;
+  int used = step->position, P = step->length_before != LOOK_NONE ? step->length_before : used;
   if (reached(s, KVS_EMBED))
     draw_sum(cells, area, step, v, run->n_embd);
   else
     cells_put(cells, area, 0, 1, -1, ROLE_DIM,
               "x is not there yet: embed is the second of the ten moments, Space goes on");
+  if (P == LOOK_NONE) {
+    cells_put(cells, area, 4, 1, -1, ROLE_DIM, "The trace has neither a position nor the cache's length.");
+    return;
+  }
   cells_putf(cells, area, 4, 1, -1, ROLE_TEXT, "The rows of wpe around position %d:", P);
   draw_neighbours(cells, area, 5, s, look, run, P, used);
 }

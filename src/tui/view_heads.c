@@ -4,32 +4,27 @@
 #include "tui/view.h"
 
 #define LEFT 5
+#define TOKEN_FROM 14 /* columns of a head from which on its heaviest row's token is shown */
 
 /* The weights of a head in `width` columns: each column shows the largest of its rows. */
 static void draw_strip(struct cells *cells, struct area area, int line, int at, int width,
                        const struct look_head *head) {
   for (int c = 0; c < width; c++) {
     int from = (int)((long)head->rows * c / width), to = (int)((long)head->rows * (c + 1) / width);
-    double most = 0;
+    double most = 0; /* NaN if one of them is */
     if (head->rows < width) from = c, to = c < head->rows ? c + 1 : c;
     for (int i = from; i < to; i++)
-      if ((double)head->weights[i] > most) most = (double)head->weights[i];
+      if (!((double)head->weights[i] <= most)) most = (double)head->weights[i];
     if (to > from) draw_weight(cells, area, line, at + c, most, head->rows);
   }
-}
-
-static int heaviest(const struct look_head *head) {
-  int best = 0;
-  for (int i = 1; i < head->rows; i++)
-    if (head->weights[i] > head->weights[best]) best = i;
-  return best;
 }
 
 /* The picked head in words, where there is no line for each; returns the columns used. */
 static int draw_picked(struct cells *cells, struct area area, int at, const struct state *s, struct look *look) {
   const struct look_head *h = look_head(look, s->run, s->step, s->layer, s->head);
   if (!h || !h->weights || h->rows <= 0) return 0;
-  int best = heaviest(h);
+  int best = heaviest_row(h);
+  if (best < 0) return cells_put(cells, area, 0, at, -1, ROLE_WRONG, "; here: no numbers");
   return cells_putf(cells, area, 0, at, -1, ROLE_HERE, "; here: row %d %s %.2f", best,
                     look_row_text(look, s->run, s->step, s->layer, best), (double)h->weights[best]);
 }
@@ -46,13 +41,19 @@ static void draw_head(struct cells *cells, struct area area, int line, int at, i
   }
   draw_strip(cells, area, line, at, width, h);
   if (lines < 2) return;
-  int best = heaviest(h);
-  char text[64];
-  snprintf(text, sizeof text,
-           width >= 14  ? "%d %.9s %.2f"
-           : width >= 8 ? "%d %.0s%.2f"
-                        : "%d",
-           best, look_row_text(look, s->run, s->step, layer, best), (double)h->weights[best]);
+  int best = heaviest_row(h);
+  if (best < 0) {
+    cells_put(cells, area, line + 1, at, width, ROLE_WRONG, "no numbers");
+    return;
+  }
+  char text[64], number[24];
+  int room = width - snprintf(number, sizeof number, "%d  %.2f", best, (double)h->weights[best]);
+  const char *token = look_row_text(look, s->run, s->step, layer, best);
+  if (width >= TOKEN_FROM)
+    snprintf(text, sizeof text, "%d %.*s %.2f", best, text_fitting(token, room < 9 ? room : 9), token,
+             (double)h->weights[best]);
+  else
+    snprintf(text, sizeof text, width >= 8 ? "%d %.2f" : "%d", best, (double)h->weights[best]);
   cells_put(cells, area, line + 1, at, width, here ? ROLE_HERE : ROLE_DIM, text);
 }
 
@@ -82,10 +83,10 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   if (lines == 2 && (area.rows - 2) / run->n_layer >= 3) lines = 3;
   window_of(run->n_layer, (area.rows - 2) / lines, s->layer, &first, &last);
   int fetched = 0;
-  static const char words[] = "weights over the rows, old to new";
-  int used = cells_put(cells, area, 0, 0, -1, ROLE_DIM, words);
+  int used = cells_put(cells, area, 0, 0, -1, ROLE_DIM, "weights over the rows, old to new");
   if (lines > 1)
-    used += cells_put(cells, area, 0, used, -1, ROLE_DIM, "; below: heaviest row, token, weight");
+    used += cells_put(cells, area, 0, used, -1, ROLE_DIM,
+                      width >= TOKEN_FROM ? "; below: heaviest row, token, weight" : "; below: the heaviest row");
   else
     used += draw_picked(cells, area, used, s, look);
   if (used + 17 <= area.columns) cells_put_right(cells, area, 0, area.columns, -1, ROLE_DIM, "Enter: step view");

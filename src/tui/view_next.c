@@ -90,8 +90,8 @@ static void draw_lens(struct cells *cells, struct area area, const struct state 
     draw_words(cells, area, 0, answer == LENS_OTHER_MODEL ? other : not_logged);
     return;
   }
-  cells_put(cells, area, 0, 1, 19, ROLE_TEXT, "as the last layer,");
-  cells_putf(cells, area, 0, 22, -1, ROLE_NEW, "of %s", top->token[0].text);
+  cells_put(cells, area, 0, 1, 20, ROLE_TEXT, "if it were the last");
+  cells_putf(cells, area, 0, 22, -1, ROLE_NEW, "for %s", top->token[0].text);
   cells_put(cells, area, 1, 1, -1, ROLE_DIM, "L   says      prob.   rank  prob.");
   if (first > 0) cells_put(cells, area, 1, 0, 1, ROLE_DIM, "↑");
   if (last < run->n_layer - 1) cells_put(cells, area, area.rows - 1, 0, 1, ROLE_DIM, "↓");
@@ -123,4 +123,4 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   }
 }
 
-const struct view view_next = {"next token", "the most probable; layer by layer (w: alone)", draw};
+const struct view view_next = {"next token", "the most probable; by layer (w: alone)", draw};

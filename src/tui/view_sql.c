@@ -42,7 +42,9 @@ static void draw_examples(struct cells *cells, struct area area, const struct st
   int under = area.rows > 12 ? 4 : 3, first, last;
   int row = area.rows > 8 ? 1 : 0;
   if (row)
-    cells_put(cells, area, 0, 1, -1, ROLE_DIM, "; asks in SQL. Or take one of these, about where the dials are:");
+    cells_put(cells, area, 0, 1, -1, ROLE_DIM,
+              area.columns < 66 ? "; asks in SQL. Or take one, about where the dials are:"
+                                : "; asks in SQL. Or take one of these, about where the dials are:");
   window_of(SQL_EXAMPLES, area.rows - row - under, s->sql_row, &first, &last);
   for (int i = first; i <= last; i++, row++) {
     bool here = i == s->sql_row;

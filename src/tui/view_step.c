@@ -39,9 +39,9 @@ static void draw_moments(struct cells *cells, struct area area, const struct sta
     cells_putf(cells, area, line, 0, -1, role, "%s%2d %s", now ? "▸" : " ", phase + 1, labels[phase]);
     if (!come) continue;
     char text[96];
-    bool kept = moment_words((kvs_phase)phase, s, look, place, root_sign(cells), text, sizeof text);
-    plain_arrows(cells, text);
-    cells_put_field(cells, area, line, 12, area.columns - 12, kept ? role : ROLE_WRONG, text);
+    int width = area.columns - 12;
+    bool kept = moment_words(cells, (kvs_phase)phase, s, look, place, width, text, sizeof text);
+    cells_put_field(cells, area, line, 12, width, kept ? role : ROLE_WRONG, text);
   }
 }
 
@@ -130,13 +130,16 @@ static bool draw_numbers(struct cells *cells, struct area area, int line, int ro
   return true;
 }
 
-/* The row with the largest weight, the first of equal ones; −1 while there are none. */
-static int heaviest(const struct state *s, const struct look_head *head) {
-  int best = -1;
-  if (!head || !head->weights || !reached(s, KVS_SOFTMAX)) return -1;
-  for (int row = 0; row < head->rows; row++)
-    if (best < 0 || head->weights[row] > head->weights[best]) best = row;
-  return best;
+/* The heaviest row in words; the token gives way to the numbers. */
+static void draw_most(struct cells *cells, struct area area, const struct state *s, struct look *look,
+                      const struct place *place, int row, double weight) {
+  const char *token = look_row_text(look, s->run, place->as_of, s->layer, row);
+  char number[24];
+  bool narrow = area.columns < 42;
+  int digits = snprintf(number, sizeof number, "%d", row), room = area.columns - 12 - (narrow ? 13 : 18) - digits;
+  cells_putf(cells, area, KVS_PHASE_COUNT, 12, -1, ROLE_TITLE,
+             narrow ? "most: %d %.*s %.3f" : "most: row %d %.*s, %.3f", row, text_fitting(token, room < 9 ? room : 9),
+             token, weight);
 }
 
 /* One line of the rows' table; what the moment has not reached stays empty. */
@@ -176,7 +179,12 @@ static void draw_rows(struct cells *cells, struct area area, const struct state 
     cells_put(cells, area, 0, 18 + table.graphs, table.graphs, ROLE_DIM, "V");
   }
   cells_put(cells, area, 0, table.numbers + 2, -1, ROLE_DIM, head ? "score weight" : "not logged");
-  int most = heaviest(s, head);
+  if (!place->known && (!head || head->rows <= 0)) {
+    cells_put(cells, area, 2, 2, -1, ROLE_DIM, "the trace does not say");
+    cells_put(cells, area, 3, 2, -1, ROLE_DIM, "which rows there were");
+    return;
+  }
+  int most = reached(s, KVS_SOFTMAX) ? heaviest_row(head) : -1;
   window_of(place->rows, area.rows - 1, place->here, &first, &last);
   for (int row = first; row <= last; row++) draw_row(cells, area, 1 + row - first, row, s, look, run, head, place);
   if (most >= 0 && (most < first || most > last)) {
@@ -199,13 +207,12 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   struct area right = area_columns(area, width + 2, area.columns - width - 2);
   cells_divider(cells, area, width);
   draw_moments(cells, left, s, look, &place);
-  int most = heaviest(s, head);
+  int most = reached(s, KVS_SOFTMAX) ? heaviest_row(head) : -1;
   if (most >= 0 && left.rows > KVS_PHASE_COUNT)
-    cells_putf(cells, left, KVS_PHASE_COUNT, 12, -1, ROLE_TITLE, "most: row %d %.8s, %.3f", most,
-               look_row_text(look, s->run, place.as_of, s->layer, most), (double)head->weights[most]);
+    draw_most(cells, left, s, look, &place, most, (double)head->weights[most]);
   if (!head)
-    cells_putf(cells, left, KVS_PHASE_COUNT, 1, -1, ROLE_TITLE, "layer %d head %d: not logged (--layers)", s->layer,
-               s->head);
+    cells_putf(cells, left, KVS_PHASE_COUNT, 1, -1, ROLE_TITLE, "layer %d head %d: not logged%s", s->layer, s->head,
+               width < 42 ? "" : " (--layers)");
   if (left.rows > KVS_PHASE_COUNT + 1)
     draw_vectors(cells, area_rows(left, KVS_PHASE_COUNT + 1, left.rows - KVS_PHASE_COUNT - 1), s, look, run, head,
                  &place);
