@@ -29,6 +29,16 @@ static UNUSED void open_at(const char *path, int run, int step, int layer, int h
   if (!try_open(path, &(struct start){run, step, layer, head})) fail_msg("%s cannot be opened", path);
 }
 
+enum { STEPS = 8 };
+
+/* Eight steps of two layers of two heads, a correct run of the tokens a to h; then `changes` in SQL. Opened at step 5, layer 1, head 0. */
+static UNUSED void bend(const char *changes) {
+  unlink(in_folder("t.kvt"));
+  make_trace(in_folder("t.kvt"), STEPS, &(kvs_log){.level = KVS_LOG_FULL, .last_step = -1});
+  alter(in_folder("t.kvt"), changes);
+  open_at(in_folder("t.kvt"), 1, 5, 1, 0);
+}
+
 static UNUSED int shut(void **state) {
   (void)state;
   if (look) drive_free(&drive);

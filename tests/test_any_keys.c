@@ -159,7 +159,7 @@ static void noise(sqlite3_context *context, int count, sqlite3_value **arguments
   sqlite3_result_blob(context, bytes, length, SQLITE_TRANSIENT);
 }
 
-static void bend(sqlite3 *db) {
+static void bend_at_random(sqlite3 *db) {
   const char *place = places[random_below(PLACES)], *column = strchr(place, '.') + 1;
   int table = (int)(column - 1 - place), of = 1 + random_below(4);
   char sql[512];
@@ -183,7 +183,7 @@ static void bent_traces(void **state) {
     sqlite3_create_function(db, "chance", 1, SQLITE_UTF8, NULL, chance, NULL, NULL);
     sqlite3_create_function(db, "noise", 1, SQLITE_UTF8, NULL, noise, NULL, NULL);
     sqlite3_exec(db, "PRAGMA ignore_check_constraints = 1; PRAGMA foreign_keys = 0; BEGIN", NULL, NULL, NULL);
-    for (int i = random_below(6); i >= 0; i--) bend(db);
+    for (int i = random_below(6); i >= 0; i--) bend_at_random(db);
     sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
     sqlite3_close(db);
     if (!try_open(in_folder("b.db"), &(struct start){-1, -1, -1, -1})) continue;

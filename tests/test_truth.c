@@ -2,16 +2,6 @@
  * correct one, changed by SQL as a fault would have left it. */
 #include "drawn.h"
 
-enum { STEPS = 8 };
-
-/* Eight steps of two layers; then `changes`. Opened at step 5, layer 1, head 0. */
-static void bend(const char *changes) {
-  unlink(in_folder("t.kvt"));
-  make_trace(in_folder("t.kvt"), STEPS, &(kvs_log){.level = KVS_LOG_FULL, .last_step = -1});
-  alter(in_folder("t.kvt"), changes);
-  open_at(in_folder("t.kvt"), 1, 5, 1, 0);
-}
-
 /* A run of the real engine, with this fault, in f.db. */
 static void run_with_fault(const char *fault) {
   assert_int_equal(shell("'%s' run -m reverse -p 'position>' -n 10 -o '%s' --force --fault %s >/dev/null 2>&1",

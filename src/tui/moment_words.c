@@ -52,7 +52,7 @@ static bool read_words(const struct about *a) {
   } else if (t->position == LOOK_NONE) {
     say(a, "cache length %d", t->length_before);
   } else if (t->position == t->length_before) {
-    say(a, "t = cache length %d", t->length_before);
+    if (!say(a, "t = cache length %d", t->length_before)) say(a, "t = length %d", t->length_before);
   } else if (!say(a, "cache length %d, t = %s", t->length_before, number)) {
     say(a, "length %d, t %s", t->length_before, number);
   }
@@ -133,7 +133,7 @@ static bool score_words(const struct about *a) {
   bool usual = found == 0 || (fabs(scale[0] * root - 1) < 1e-3 && (found == 1 || fabs(scale[1] * root - 1) < 1e-3));
   bool alike = found < 2 || fabs(scale[0] - scale[1]) <= 1e-3 * fabs(scale[0]);
   char times[32];
-  snprintf(times, sizeof times, usual ? "/√%.0f" : "·%.4g", usual ? (double)d : scale[0]);
+  snprintf(times, sizeof times, usual ? "/√%.0f" : "·%.4g", usual ? (double)d : scale[0] + 0.0); /* 0 has no sign */
   if (!a->head && !a->place->known) {
     say(a, "q·K[i]/√%d", d);
   } else if (usual || alike) {
