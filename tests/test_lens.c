@@ -124,7 +124,7 @@ static void on_the_screen(void **state) {
   sees(" 1  i         1.000      1 1.000");
   sees("▸  1  i                  20.63  1.0000");
   draw(60, 15); /* there is no room for both */
-  misses("as the last layer");
+  misses("if it were the last");
   drive_key(&drive, 'w');
   draw(60, 15);
   sees(" 0  \\n        1.000     27 0.000");
@@ -137,7 +137,7 @@ static void on_the_screen(void **state) {
   sees(" 1  i         1.000      1 1.000");
   while (drive.state.moment > KVS_MLP) drive_action(&drive, ACTION_PREVIOUS_MOMENT);
   draw(80, 24);
-  misses("as the last layer"); /* the logits are not there yet */
+  misses("if it were the last"); /* the logits are not there yet */
 }
 
 int main(void) {

@@ -89,6 +89,71 @@ static void titles_and_first_lines_at_60_columns(void **state) {
   sees("about where the dials are:");
 }
 
+/* ---- lines and lists that are open ---------------------------------------------------------------------------------- */
+
+static void an_empty_line_says_what_may_be_typed(void **state) {
+  (void)state;
+  bend("");
+  drive_action(&drive, ACTION_COMMAND);
+  draw(60, 15);
+  sees("7.2.1.5 is step, layer, head, row");
+  sees("help");
+  drive_key(&drive, '7');
+  draw(60, 15);
+  misses("7.2.1.5 is step");
+  drive_action(&drive, ACTION_CANCEL);
+  drive_action(&drive, ACTION_SEARCH);
+  draw(60, 15);
+  sees("a token's text");
+  drive_action(&drive, ACTION_CANCEL);
+  drive_action(&drive, ACTION_SQL);
+  draw(60, 15);
+  sees("SELECT * FROM rule");
+}
+
+static void open_mode(int mode) {
+  static const enum action opens[] = {ACTION_NONE, ACTION_SEARCH,  ACTION_COMMAND,     ACTION_HELP,
+                                      ACTION_SQL,  ACTION_PREDICT, ACTION_EDIT_PROMPT, ACTION_CHOOSE_FAULT};
+  if (opens[mode] == ACTION_NONE) return;
+  drive_action(&drive, opens[mode]);
+  assert_int_equal(drive.state.mode, mode);
+}
+
+/* Whatever sizes it went through, the screen is the one that this size always has; the place where is typed is in sight. */
+static void sizes_under_whatever_is_open(void **state) {
+  (void)state;
+  static const int sizes[][2] = {{1, 1}, {60, 15}, {59, 14}, {300, 100}, {61, 40}, {0, 0}, {200, 16}, {80, 24}};
+  enum { SIZES = sizeof sizes / sizeof *sizes };
+  static struct cells first[SIZES];
+  bend("");
+  for (int view = 0; view < VIEW_COUNT; view++)
+    for (int mode = INPUT_KEYS; mode <= INPUT_FAULT; mode++) {
+      drive_action(&drive, (enum action)(ACTION_VIEW_1 + view));
+      open_mode(mode);
+      for (int round = 0; round < 2; round++)
+        for (int at = 0; at < SIZES; at++) {
+          int i = round ? SIZES - 1 - at : at;
+          draw(sizes[i][0], sizes[i][1]);
+          struct cells *was = &first[i];
+          size_t bytes = (size_t)drive.cells.rows * (size_t)drive.cells.columns * sizeof *was->cell;
+          if (round == 0) {
+            assert_true(cells_resize(was, sizes[i][1], sizes[i][0]));
+            if (bytes) memcpy(was->cell, drive.cells.cell, bytes);
+          } else if (bytes) {
+            assert_memory_equal(was->cell, drive.cells.cell, bytes);
+          }
+          bool large = sizes[i][0] >= 60 && sizes[i][1] >= 15, cursor = false;
+          for (int column = 0; large && column < drive.cells.columns; column++)
+            cursor |= (cells_at(&drive.cells, drive.cells.rows - 2, column)->attributes & ATTR_REVERSE) != 0;
+          if (large) assert_int_equal(cursor, state_is_typing(&drive.state));
+        }
+      drive_action(&drive, ACTION_CANCEL);
+      assert_int_equal(drive.state.mode, INPUT_KEYS);
+      drive_command(&drive, "step 5"); /* where a prediction has gone on from */
+    }
+  for (int i = 0; i < SIZES; i++) cells_free(&first[i]);
+}
+
 /* ---- little to say -------------------------------------------------------------------------------------------------- */
 
 static void no_minus_one(void) {
@@ -210,6 +275,8 @@ int main(void) {
       test(moments_at_60_columns),
       test(moments_of_large_numbers),
       test(titles_and_first_lines_at_60_columns),
+      test(an_empty_line_says_what_may_be_typed),
+      test(sizes_under_whatever_is_open),
       test(lengths_and_positions_that_are_not_there),
       test(one_row_is_one_row),
       test(weights_that_are_no_numbers),

@@ -62,10 +62,21 @@ static void draw_message(struct cells *cells, struct area area, const struct sta
     cells_put(cells, area, area.rows - 2, 1, area.columns - 2, ROLE_MESSAGE, s->busy);
 }
 
+/* What may be typed: until something is, or in a prompt, which begins with what it was, all the time. */
+static const char *hint(const struct state *s) {
+  if (s->mode == INPUT_PROMPT) return "the prompt of a new run; \\n is a new line, \\\\ a backslash, \\xE9 any byte";
+  if (*s->line) return "";
+  if (s->mode == INPUT_SEARCH) return "a token's text, or a part of it; n and N go on from one to the next";
+  if (s->mode == INPUT_SQL)
+    return "a question in SQL, such as SELECT * FROM rule; Tab completes, Up brings an earlier one back";
+  if (s->mode == INPUT_COMMAND)
+    return "7.2.1.5 is step, layer, head, row; or step 7, run 2, fault NAME, decode 20, save-screen FILE, help";
+  return "";
+}
+
 void foot_draw_over(struct cells *cells, struct area area, const struct state *s) {
-  static const char prompt[] = "the prompt of a new run; \\n is a new line, \\\\ a backslash, \\xE9 any byte";
-  const char *words = *s->message ? s->message : s->mode == INPUT_PROMPT ? prompt : "";
-  if ((s->mode != INPUT_SQL && s->mode != INPUT_PROMPT) || !*words) return;
+  const char *words = *s->message ? s->message : hint(s);
+  if (!state_is_typing(s) || s->mode == INPUT_PREDICT || !*words) return;
   enum role role = *s->message && s->message_is_error ? ROLE_ERROR : ROLE_MESSAGE;
   struct area above = area_rows(area, 0, area.rows - 1);
   int lines = draw_wrapped(cells, above, role, words, 0);

@@ -12,7 +12,7 @@ int foot_lines(struct cells *cells, struct area area, const struct state *state)
 /* The status line and those above it, into the whole screen's area. */
 void foot_draw(struct cells *cells, struct area area, const struct state *state, struct look *look);
 
-/* What must stand over the view's last line: while SQL or a prompt is typed, what is said of it. Draw it after the view. */
+/* What must stand over the view's last line: while a line is typed, what may be, and what is said of it. Draw it after the view. */
 void foot_draw_over(struct cells *cells, struct area area, const struct state *state);
 
 #endif

@@ -41,7 +41,11 @@ static void draw_moments(struct cells *cells, struct area area, const struct sta
     char text[96];
     int width = area.columns - 12;
     bool kept = moment_words(cells, (kvs_phase)phase, s, look, place, width, text, sizeof text);
-    cells_put_field(cells, area, line, 12, width, kept ? role : ROLE_WRONG, text);
+    if (!kept) role = ROLE_WRONG;
+    if (text_columns(text) <= width)
+      cells_put(cells, area, line, 12, width, role, text); /* no colour, no underline behind the words */
+    else
+      cells_put_field(cells, area, line, 12, width, role, text);
   }
 }
 
