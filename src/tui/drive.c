@@ -1,17 +1,18 @@
-/* drive.c: keys to actions, requests to the trace, state to cells. No terminal, no clock. */
+/* drive.c: actions to the state, its requests to the trace, the state to cells. No terminal, no clock. Keys: drive_keys.c. */
 #include "tui/drive.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "study/compare/diverge.h"
 #include "study/look/lens.h"
 #include "study/live/live.h"
 #include "tui/fault_list.h"
+#include "tui/help.h"
 #include "tui/predict.h"
 #include "tui/sql_panel.h"
+#include "tui/sql_serve.h"
 #include "tui/view.h"
 
 static int known(int number) { return number > 0 ? number : 0; }
@@ -19,7 +20,7 @@ static int known(int number) { return number > 0 ? number : 0; }
 /* How far the dials go for the run and the step where they are. */
 static void read_limits(struct drive *d) {
   d->limits =
-      (struct limits){.runs = known(look_runs(d->look)), .help_top = screen_help_last(d->cells.rows, d->cells.columns)};
+      (struct limits){.runs = known(look_runs(d->look)), .help_top = help_last(d->cells.rows, d->cells.columns)};
   if (d->state.mode == INPUT_FAULT) d->limits.fault_stride = fault_list_stride(d->cells.rows, d->cells.columns);
   bool examples = d->sql->outcome == SQL_NOTHING_ASKED;
   d->limits.sql_rows = examples ? SQL_EXAMPLES : d->sql->rows;
@@ -182,89 +183,6 @@ static void save_screen(struct drive *d) {
     state_say(s, true, "%.120s cannot be written: %s", path, strerror(errnum));
 }
 
-/* ---- questions in SQL ----------------------------------------------------------------------------------------------- */
-
-static void ask(struct drive *d, const char *query) {
-  sql_panel_ask(d->sql, query);
-  d->state.sql_row = d->state.sql_column = d->state.sql_sort = 0;
-}
-
-static void ask_example(struct drive *d) {
-  const struct state *s = &d->state;
-  char query[LINE_SIZE];
-  sql_example_query(s->sql_row, s->run, s->step, s->layer, s->head, query, sizeof query);
-  ask(d, query);
-}
-
-static void recall(struct drive *d) {
-  struct state *s = &d->state;
-  int at = s->sql_recalled + s->request_direction;
-  if (at < 0) return;
-  if (s->sql_recalled == 0) sql_panel_keep_draft(d->sql, s->line);
-  const char *line = sql_panel_recall(d->sql, at);
-  if (!line) {
-    state_say(s, false, at == 1 ? "no question was asked before" : "this is the first question");
-    return;
-  }
-  state_replace(s, 0, (int)strlen(s->line), line);
-  s->sql_recalled = at;
-}
-
-/* One word is put in; of several what they have in common, and they are named. */
-static void complete(struct drive *d) {
-  struct state *s = &d->state;
-  struct sql_words words;
-  sql_complete(d->sql->db, s->line, s->cursor, &words);
-  if (words.count == 0) state_say(s, false, "no table, column or word of SQL begins so");
-  if (words.count > 0) state_replace(s, words.from, s->cursor, words.common);
-  size_t used = 0;
-  for (int i = 0; words.count > 1 && i < words.count && used + SQL_WORD + 3 < sizeof s->message; i++)
-    used += (size_t)snprintf(s->message + used, sizeof s->message - used, "%s  ", words.word[i]);
-  if (used) s->message_is_error = false;
-  sql_words_free(&words);
-}
-
-/* Sets the dials that the row names. Run before step and step before row: each has the limits of those before it. */
-static void jump(struct drive *d) {
-  struct state *s = &d->state;
-  static const char *const names[] = {"run", "step", "layer", "head", "row"};
-  int *const dials[] = {&s->run, &s->step, &s->layer, &s->head, &s->row};
-  char where[160] = "";
-  for (int i = 0, number; i < 5; i++) {
-    if (!sql_panel_dial(d->sql, s->sql_row, names[i], &number)) continue;
-    if (i < 2) {
-      s->row = -1;
-      s->moment = KVS_LOGITS;
-      s->following = false;
-    }
-    const int ends[] = {d->limits.runs, d->limits.steps - 1, d->limits.layers - 1, d->limits.heads - 1,
-                        d->limits.rows - 1};
-    int least = i == 0 ? 1 : 0; /* runs count from 1 */
-    *dials[i] = number < least ? least : number < ends[i] ? number : ends[i];
-    drive_settle(d);
-    size_t used = strlen(where);
-    snprintf(where + used, sizeof where - used, "%s%s %d", used ? ", " : "", names[i], *dials[i]);
-  }
-  if (s->row == d->limits.own) s->row = -1; /* as when the row cursor comes to it */
-  if (!*where) {
-    state_say(s, true, "this row has no column run, step, layer, head or row to go to");
-    return;
-  }
-  s->view = VIEW_STEP;
-  state_say(s, false, "%s: from row %d of the answer; 9 shows it again", where, s->sql_row + 1);
-}
-
-static void serve_sql(struct drive *d, enum request request) {
-  struct state *s = &d->state;
-  if (request == REQUEST_SQL) ask(d, s->request_text);
-  if (request == REQUEST_SQL_EXAMPLE) ask_example(d);
-  if (request == REQUEST_SQL_RECALL) recall(d);
-  if (request == REQUEST_SQL_COMPLETE) complete(d);
-  if (request == REQUEST_SQL_JUMP) jump(d);
-  if (request == REQUEST_SQL_SORT && !sql_panel_sort(d->sql, abs(s->sql_sort) - 1, s->sql_sort < 0))
-    state_say(s, true, "out of memory while sorting");
-}
-
 /* Suspending and redrawing are left to whoever has the terminal. */
 static void serve(struct drive *d) {
   enum request request = d->state.request;
@@ -277,30 +195,12 @@ static void serve(struct drive *d) {
   if (request == REQUEST_SAVE_SCREEN) save_screen(d);
   if (request == REQUEST_ASK || request == REQUEST_JUDGE || request == REQUEST_SKIP)
     predict_serve(&d->state, d->look, request);
-  serve_sql(d, request);
+  sql_serve(d, request);
   live_serve(d, request);
   drive_settle(d);
 }
 
-/* ---- keys ----------------------------------------------------------------------------------------------------------- */
-
-static void encode(unsigned c, char text[5]) {
-  int n = 0;
-  if (c < 0x80) {
-    text[n++] = (char)c;
-  } else if (c < 0x800) {
-    text[n++] = (char)(0xC0 | c >> 6);
-  } else if (c < 0x10000) {
-    text[n++] = (char)(0xE0 | c >> 12);
-    text[n++] = (char)(0x80 | (c >> 6 & 63));
-  } else {
-    text[n++] = (char)(0xF0 | c >> 18);
-    text[n++] = (char)(0x80 | (c >> 12 & 63));
-    text[n++] = (char)(0x80 | (c >> 6 & 63));
-  }
-  if (c >= 0x80) text[n++] = (char)(0x80 | (c & 63));
-  text[n] = '\0';
-}
+/* ---- actions and commands ------------------------------------------------------------------------------------------- */
 
 void drive_action(struct drive *d, enum action action) {
   if (action == ACTION_NONE && d->state.mode != INPUT_PREDICT) return; /* there, every other key gets a hint */
@@ -321,54 +221,6 @@ void drive_command(struct drive *d, const char *line) {
     s->message_is_error = was_error;
   }
   serve(d);
-}
-
-static bool is_printable(int key) { return key >= ' ' && key < KEYS_BASE && !(key >= 0x7F && key < 0xA0); }
-
-/* What a key that was pasted or is a byte without a character puts into the line: a prompt has escapes for what cannot be seen. */
-static void type_escaped(struct drive *d, int key) {
-  bool prompt = d->state.mode == INPUT_PROMPT;
-  char text[5] = "";
-  if (key > KEYS_BYTE && prompt)
-    snprintf(text, sizeof text, "\\x%02X", (unsigned)(key - KEYS_BYTE) & 0xFF);
-  else if (key == KEYS_ENTER || key == KEYS_TAB)
-    snprintf(text, sizeof text, "%s", !prompt ? " " : key == KEYS_TAB ? "\\t" : "\\n");
-  else if (key == '\\' && prompt)
-    snprintf(text, sizeof text, "\\\\");
-  else if (is_printable(key))
-    encode((unsigned)key, text);
-  if (*text && state_is_typing(&d->state)) state_type(&d->state, text);
-}
-
-/* Pasted text is never keys. ^C ends a paste whose end got lost on the way. */
-static void paste(struct drive *d, int key) {
-  if (key == KEYS_PASTED || key == 'C' - '@') {
-    d->pasting = false;
-    if (!state_is_typing(&d->state))
-      state_say(&d->state, false, "pasted text is not taken for keys; in a line it is typed: e : ; or / first");
-  } else {
-    type_escaped(d, key);
-  }
-}
-
-void drive_key(struct drive *d, int key) {
-  bool typing = state_is_typing(&d->state), printable = is_printable(key);
-  if (d->pasting) {
-    paste(d, key);
-    return;
-  }
-  if (key == KEYS_PASTE || key == KEYS_PASTED || key >= KEYS_BYTE) {
-    d->pasting = key == KEYS_PASTE;
-    if (key >= KEYS_BYTE) type_escaped(d, key);
-    return;
-  }
-  if (!typing || !printable) {
-    drive_action(d, action_for_key(key));
-    return;
-  }
-  char text[5];
-  encode((unsigned)key, text);
-  state_type(&d->state, text);
 }
 
 /* ---- time ----------------------------------------------------------------------------------------------------------- */

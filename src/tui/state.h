@@ -61,7 +61,7 @@ struct state {
   bool alone; /* the next token's view shows the logit lens alone */
 
   bool playing;
-  int pace;       /* index into paces[] of state.c: moments per second */
+  int pace;       /* index into paces[] of state_dials.c: moments per second */
   bool following; /* stays on the last step of a trace that grows */
 
   enum input_mode mode;

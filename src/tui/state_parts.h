@@ -13,6 +13,12 @@ void state_go_to_step(struct state *state, const struct limits *limits, int step
 /* To another run, round and round. It keeps the step, so that two runs can be looked at in turn. */
 void state_go_to_run(struct state *state, const struct limits *limits, long long run);
 
+/* ---- state_dials.c ---- */
+
+/* Moments, steps and playing; the other dials and the views. Each leaves alone what is not its own. */
+void state_step_action(struct state *state, const struct limits *limits, enum action action);
+void state_dial_action(struct state *state, const struct limits *limits, enum action action);
+
 /* ---- state_line.c ---- */
 
 void state_request_search(struct state *state, int direction);

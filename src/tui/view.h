@@ -75,9 +75,6 @@ const char *origin_words(enum look_origin origin);
 /* Whether the step's dials have reached `phase`: views show what comes later as not there yet. */
 bool reached(const struct state *state, kvs_phase phase);
 
-/* The last line of the help that is worth being the first shown, on a screen of this size. */
-int screen_help_last(int rows, int columns);
-
 /* The whole screen: title, tokens, rule, the view, status line; or the help; or a word that it is too small (under 60 × 15). */
 void screen_draw(struct cells *cells, const struct state *state, struct look *look, const char *trace_name);
 
