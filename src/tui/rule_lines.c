@@ -46,7 +46,7 @@ static void draw_kept(struct cells *cells, struct area area, int at, const struc
 
 /* The rule in words: what t is, or under a fault what was used instead. */
 static void draw_words(struct cells *cells, struct area area, const struct state *s, struct look *look,
-                            const struct look_step *t, const struct place *place, const struct prediction *asked) {
+                       const struct look_step *t, const struct place *place, const struct prediction *asked) {
   int P = t->length_before;
   char number[16];
   int at = 1 + cells_put(cells, area, 0, 1, -1, ROLE_TITLE, "rule") + 2;
