@@ -33,7 +33,7 @@ endif
 # The library is everything but the command line and the screen. All of the screen but the terminal itself is an archive, so
 # that tests can link it. extension.c is built once more, alone, as a loadable extension.
 LIB_SOURCES  := $(sort $(wildcard src/base/*.c src/model/*.c src/text/*.c src/engine/*.c src/trace/*.c src/study/*.c src/study/*/*.c src/import/*.c))
-CLI_SOURCES  := $(sort $(wildcard src/cli/*.c)) src/tui/app.c src/tui/term.c
+CLI_SOURCES  := $(sort $(wildcard src/cli/*.c)) src/tui/app.c $(sort $(wildcard src/tui/term*.c))
 TUI_SOURCES  := $(filter-out $(CLI_SOURCES),$(sort $(wildcard src/tui/*.c)))
 EXT_SOURCES  := $(sort $(wildcard src/trace/sql/*.c))
 TEST_SOURCES := $(sort $(wildcard tests/test_*.c))
@@ -66,8 +66,8 @@ endif
 all: $(PROGRAM) $(STATIC) $(SHARED) $(EXTENSION)
 	@:
 
-# The one file that draws with ncurses.
-$(BUILD)/src/tui/term.o: KFLAGS += $(TUI_CFLAGS)
+# The files that know ncurses.
+$(BUILD)/src/tui/term.o $(BUILD)/src/tui/term_put.o $(BUILD)/src/tui/term_keys.o: KFLAGS += $(TUI_CFLAGS)
 
 # Tests include each other's helpers as "tests/support/…".
 $(BUILD)/tests/%.o: KFLAGS += -I.

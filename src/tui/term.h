@@ -1,5 +1,5 @@
 /* term.h: the terminal: a grid of cells goes out, keys come in, and it is left whole on every way out. One at a time.
- * Only term.c knows ncurses. */
+ * Only term.c, term_put.c and term_keys.c know ncurses. */
 #ifndef KVS_TUI_TERM_H
 #define KVS_TUI_TERM_H
 
