@@ -69,10 +69,8 @@ static void draw_weights_row(struct cells *cells, struct area area, int line, in
       continue;
     }
     double weight = (double)heads[i]->weights[row];
-    char number[24];
-    number_text(weight, 7, number);
     cells_put_field(cells, area, line, at, 8, ROLE_TOKEN, look_row_text(look, heads[i]->run, s->step, s->layer, row));
-    cells_put(cells, area, line, at + 8, 7, ROLE_TEXT, number);
+    cells_putf(cells, area, line, at + 8, 7, ROLE_TEXT, "%7.3f", weight); /* as in the step view */
     cells_bar(cells, area, line, at + 16, half - 18, ROLE_BAR, weight);
   }
 }
