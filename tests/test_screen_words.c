@@ -71,6 +71,31 @@ static void moments_of_large_numbers(void **state) {
   sees("length 1022, t 1023");
 }
 
+/* A row that holds nothing, or what is not this run's. */
+static void rows_at_60_columns(void **state) {
+  (void)state;
+  bend("DELETE FROM kv_row WHERE step = 3 OR (step = 5 AND layer = 1)");
+  draw(60, 20);
+  sees("   3 never ");
+  sees("   5 never ");
+  drive_action(&drive, ACTION_VIEW_2);
+  draw(60, 20);
+  sees("never written: this step stored its k and v nowhere");
+  shut(NULL);
+  bend("UPDATE kv_row SET row = 4 WHERE step = 5; UPDATE step SET cache_length_after = 5 WHERE step = 5;"
+       "UPDATE event SET cache_length = 5 WHERE step = 5;"
+       "UPDATE head_step SET scores = zeroblob(20), weights = zeroblob(20) WHERE step = 5");
+  draw(60, 20);
+  sees("   5 free: k, v to 4");
+  drive_action(&drive, ACTION_VIEW_2);
+  draw(60, 20);
+  sees("still free: this step wrote its k, v to another row");
+  drive_action(&drive, ACTION_VIEW_1);
+  while (drive.state.moment > KVS_PROJECT) drive_action(&drive, ACTION_PREVIOUS_MOMENT);
+  draw(60, 20);
+  sees("free: k, v go here");
+}
+
 static void titles_and_first_lines_at_60_columns(void **state) {
   (void)state;
   open_at("traces/sample-reverse.db", 1, 9, 0, 0);
@@ -274,6 +299,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       test(moments_at_60_columns),
       test(moments_of_large_numbers),
+      test(rows_at_60_columns),
       test(titles_and_first_lines_at_60_columns),
       test(an_empty_line_says_what_may_be_typed),
       test(sizes_under_whatever_is_open),

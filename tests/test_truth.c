@@ -54,7 +54,7 @@ static void a_row_written_again(void **state) {
   drive_action(&drive, ACTION_VIEW_2);
   draw(80, 24);
   sees("▸   4  f            5");
-  sees("still free: this step wrote its k and v to another row");
+  sees("still free: this step wrote its k, v to another row");
   back_to(KVS_PROJECT); /* until the append row 4 is that of step 4 */
   sees("▸   4  e            4");
   sees("cache ■■■■■□· row 5 free");

@@ -60,7 +60,7 @@ static const char *free_words(int row, const struct state *s, const struct place
   if (row != place->P) return NULL;
   if (!reached(s, KVS_APPEND)) return "free: the append of this step fills it";
   if (!place->written) return "never written: this step stored its k and v nowhere";
-  return place->own == place->P ? NULL : "still free: this step wrote its k and v to another row";
+  return place->own == place->P ? NULL : "still free: this step wrote its k, v to another row";
 }
 
 static void draw_line(struct cells *cells, struct area area, int line, int row, const struct part *part,

@@ -104,12 +104,15 @@ static bool draw_free(struct cells *cells, struct area area, int line, int row, 
                       const struct place *place) {
   bool appended = reached(s, KVS_APPEND), missed = !place->written || place->own != place->P;
   if (row != place->P || (appended && !missed)) return false;
+  bool narrow = area.columns < 34, wide = area.columns >= 44;
   char words[64];
-  snprintf(words, sizeof words, "still free: k, v went to row %d", place->own);
-  cells_put_field(cells, area, line, 6, area.columns - 6, appended ? ROLE_WRONG : ROLE_FREE,
-                  !appended         ? "free: k, v will go here"
-                  : !place->written ? "never written: k, v were not stored"
-                                    : words);
+  if (!appended)
+    snprintf(words, sizeof words, narrow ? "free: k, v go here" : "free: k, v will go here");
+  else if (!place->written)
+    snprintf(words, sizeof words, wide ? "never written: k, v were not stored" : "never written");
+  else
+    snprintf(words, sizeof words, narrow ? "free: k, v to %d" : "still free: k, v went to row %d", place->own);
+  cells_put_field(cells, area, line, 6, area.columns - 6, appended ? ROLE_WRONG : ROLE_FREE, words);
   return true;
 }
 
@@ -160,7 +163,10 @@ static void draw_row(struct cells *cells, struct area area, int line, int row, c
   if (empty) cells_put_field(cells, area, line, 6, area.columns - 6, ROLE_TEXT, ""); /* its numbers are needed more */
   enum look_origin origin = look_row_origin(look, s->run, place->as_of, s->layer, row);
   if (origin == LOOK_NEVER || origin == LOOK_EARLIER)
-    cells_put(cells, area, line, 6, 9, ROLE_WRONG, origin == LOOK_NEVER ? "unwritten" : "earlier");
+    cells_put(cells, area, line, 6, 9, ROLE_WRONG,
+              origin == LOOK_NEVER ? table.token < 9 ? "never" : "unwritten"
+              : table.token < 9    ? "older"
+                                   : "earlier");
   else
     cells_put(cells, area, line, 6, table.token, new ? ROLE_NEW : ROLE_TOKEN,
               look_row_text(look, s->run, place->as_of, s->layer, row));
