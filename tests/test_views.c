@@ -223,13 +223,16 @@ static void help_ends_at_its_end(void **state) {
   open_at("traces/sample-austen.db", 1, 10, 3, 1);
   drive_action(&drive, ACTION_HELP);
   draw(80, 24);
-  sees("↓ more");
+  char more[32];
+  snprintf(more, sizeof more, "↓ %d more", drive.limits.help_top);
+  sees(more); /* how often Down is to be pressed until the end is seen */
   for (int i = 0; i < 300; i++) drive_key(&drive, 'j');
   draw(80, 24);
   sees("leave kvstep");
   sees("a command: step 7, layer 2, head 1, row 5, run 2, prompt"); /* a long line goes on in the next one */
   sees("                      TEXT, fault NAME, decode 20, sql QUERY, save-screen");
-  misses("↓ more");
+  misses("↓ 0 more");
+  misses("↓ 1 more");
   misses("steps-forward");
   draw(110, 66);
   sees("ten tokens on");
@@ -237,7 +240,7 @@ static void help_ends_at_its_end(void **state) {
   draw(80, 24);
   drive_key(&drive, 'k'); /* one line back at once, whatever was pressed before */
   draw(80, 24);
-  sees("↓ more");
+  sees("↓ 1 more");
 }
 
 static void ascii_has_its_own_signs(void **state) {

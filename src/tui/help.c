@@ -1,6 +1,7 @@
 /* help.c: every key and what it does, from the one table of actions. */
 #include "tui/help.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "tui/action.h"
@@ -53,5 +54,7 @@ void help_draw(struct cells *cells, struct area area, int top) {
   if (top > last) top = last;
   cells_rule(cells, body, 0, "help: every key");
   draw_lines(cells, area_rows(body, 1, body.rows - 1), top);
-  if (top < last) cells_put_right(cells, area, area.rows - 2, area.columns - 1, -1, ROLE_DIM, "↓ more");
+  char more[32];
+  snprintf(more, sizeof more, "↓ %d more", last - top);
+  if (top < last) cells_put_right(cells, area, area.rows - 2, area.columns - 1, -1, ROLE_DIM, more);
 }
