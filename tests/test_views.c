@@ -176,6 +176,10 @@ static void embedding_view(void **state) {
   open_at("traces/sample-reverse.db", 2, 9, -1, -1); /* no step of run 2 used wpe[9]; run 1 did */
   drive_action(&drive, ACTION_VIEW_6);
   EACH_SIZE(i) sees("distance from wpe[9] 2.295, cosine -0.367   ← this one was used");
+  draw(60, 20);
+  sees("distance 2.295, cosine -0.367 ← used ");
+  drive_action(&drive, ACTION_NEXT_RUN); /* reset-to-zero used wpe[0], none of the three */
+  EACH_SIZE(i) sees("distance from wpe[9] 2.525, cosine 0.013   ← this one was used");
 }
 
 /* A place in one command; its row is one of the step that it goes to, not of the one it comes from. */

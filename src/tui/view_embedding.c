@@ -9,6 +9,8 @@
 /* A vector of this name is missing because there is none; any other, because it was not logged. */
 static const char no_position[] = "no position";
 
+enum { MOST = 8192 }; /* numbers of a row that is compared */
+
 static double dot(const float *a, const float *b, int n) {
   double sum = 0;
   for (int i = 0; i < n; i++) sum += (double)a[i] * (double)b[i];
@@ -58,34 +60,46 @@ static bool wpe_row(struct look *look, int run, int t, float *copy) {
   return false;
 }
 
-/* Three rows of wpe around P, each with its distance from the right one. */
+/* One row of wpe and, unless it is the right one (NULL: that is not known), its distance from that. Returns the next line. */
+static int draw_wpe_row(struct cells *cells, struct area area, int line, const struct state *s, struct look *look,
+                        int n, int t, int P, int used, const float *right) {
+  static float row[MOST];
+  char name[32];
+  snprintf(name, sizeof name, "wpe[%d]", t);
+  enum role role = t == P ? ROLE_RIGHT : t == used ? ROLE_WRONG : ROLE_TEXT;
+  if (!wpe_row(look, s->run, t, row)) {
+    cells_put(cells, area, line, 1, 14, ROLE_DIM, name);
+    cells_put(cells, area, line, 16, -1, ROLE_DIM,
+              area.columns < 74 ? "not in the trace: no step near there used it"
+                                : "no step near there used it, so the trace does not have it");
+    return line + 1;
+  }
+  draw_vector(cells, area, line++, name, row, n, vector_largest(row, n), role);
+  if (!right || t == P) return line;
+  double distance = 0, cosine = dot(right, row, n) / sqrt(dot(right, right, n) * dot(row, row, n));
+  for (int i = 0; i < n; i++) distance += pow((double)right[i] - (double)row[i], 2);
+  char words[128];
+  if (area.columns < 74)
+    snprintf(words, sizeof words, "distance %.3f, cosine %.3f%s", sqrt(distance), cosine, t == used ? " ← used" : "");
+  else
+    snprintf(words, sizeof words, "distance from wpe[%d] %.3f, cosine %.3f%s", P, sqrt(distance), cosine,
+             t == used ? "   ← this one was used" : "");
+  plain_signs(cells, words, sizeof words);
+  cells_put(cells, area, line, 16, -1, ROLE_DIM, words);
+  return line + 1;
+}
+
+/* Three rows of wpe around P, each with its distance from the right one; and the one that was used, if it is none of them. */
 static void draw_neighbours(struct cells *cells, struct area area, int line, const struct state *s, struct look *look,
                             const struct look_run *run, int P, int used) {
-  enum { MOST = 8192 };
-  static float right[MOST], other[MOST];
-  if (run->n_embd > MOST) return;
-  bool known = P >= 0 && wpe_row(look, s->run, P, right);
-  for (int t = P - 1; t <= P + 1; t++) {
-    if (t < 0) continue;
-    char name[32];
-    snprintf(name, sizeof name, "wpe[%d]", t);
-    enum role role = t == P ? ROLE_RIGHT : t == used ? ROLE_WRONG : ROLE_TEXT;
-    if (!wpe_row(look, s->run, t, other)) {
-      cells_put(cells, area, line, 1, 14, ROLE_DIM, name);
-      cells_put(cells, area, line++, 16, -1, ROLE_DIM, "no step near there used it, so the trace does not have it");
-      continue;
-    }
-    draw_vector(cells, area, line++, name, other, run->n_embd, vector_largest(other, run->n_embd), role);
-    if (!known || t == P) continue;
-    double distance = 0, cosine = dot(right, other, run->n_embd) /
-                                  sqrt(dot(right, right, run->n_embd) * dot(other, other, run->n_embd));
-    for (int i = 0; i < run->n_embd; i++) distance += pow((double)right[i] - (double)other[i], 2);
-    cells_putf(cells, area, line++, 16, -1, ROLE_DIM, "distance from wpe[%d] %.3f, cosine %.3f%s", P, sqrt(distance),
-               cosine,
-               t != used      ? ""
-               : cells->ascii ? "   <- this one was used"
-                              : "   ← this one was used");
-  }
+  static float copy[MOST];
+  int n = run->n_embd;
+  if (n > MOST) return;
+  const float *right = P >= 0 && wpe_row(look, s->run, P, copy) ? copy : NULL;
+  for (int t = P - 1 < 0 ? 0 : P - 1; t <= P + 1; t++)
+    line = draw_wpe_row(cells, area, line, s, look, n, t, P, used, right);
+  if (used != LOOK_NONE && (used < P - 1 || used > P + 1))
+    draw_wpe_row(cells, area, line, s, look, n, used, P, used, right);
 }
 
 /* wte[token], wpe[t] and x, one below the other. */
