@@ -94,6 +94,11 @@ static void rows_at_60_columns(void **state) {
   while (drive.state.moment > KVS_PROJECT) drive_action(&drive, ACTION_PREVIOUS_MOMENT);
   draw(60, 20);
   sees("free: k, v go here");
+  shut(NULL);
+  open_at("traces/sample-austen.db", 1, 10, 3, 1); /* the heaviest row, 8, out of sight */
+  drive_command(&drive, "row 0");
+  draw(60, 15);
+  sees("most: row 8, 0.306");
 }
 
 static void titles_and_first_lines_at_60_columns(void **state) {

@@ -199,7 +199,9 @@ static void draw_rows(struct cells *cells, struct area area, const struct state 
   for (int row = first; row <= last; row++) draw_row(cells, area, 1 + row - first, row, s, look, run, head, place);
   if (most >= 0 && (most < first || most > last)) {
     cells_put_field(cells, area, 0, 1, area.columns - 1, ROLE_TEXT, "");
-    cells_putf(cells, area, 0, 2, -1, ROLE_TITLE, "most: row %d, weight %.3f", most, (double)head->weights[most]);
+    cells_putf(cells, area, 0, 2, -1, ROLE_TITLE,
+               area.columns < 34 ? "most: row %d, %.3f" : "most: row %d, weight %.3f", most,
+               (double)head->weights[most]);
   }
   if (first > 0) cells_putf(cells, area, 0, 0, 1, ROLE_DIM, "↑");
   if (last < place->rows - 1) cells_put_right(cells, area, area.rows - 1, area.columns, 1, ROLE_DIM, "↓");
