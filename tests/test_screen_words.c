@@ -221,12 +221,27 @@ static void lengths_and_positions_that_are_not_there(void **state) {
   sees("The rows of wpe around position 5:");
 }
 
+static void a_length_after_that_is_not_there(void **state) {
+  (void)state;
+  bend("UPDATE step SET cache_length_after = NULL; UPDATE event SET cache_length = NULL WHERE phase = 'append'");
+  in_all_views(80, 24, no_minus_one);
+  draw(80, 24);
+  sees("row 5 ← k, v ");
+  misses("append: length 5 →");
+}
+
 static void one_row_is_one_row(void **state) {
   (void)state;
   bend("");
   drive_command(&drive, "step 0");
   draw(80, 24);
   sees("now 1 row ");
+  drive_command(&drive, "step 1");
+  while (drive.state.moment > KVS_PROJECT) drive_action(&drive, ACTION_PREVIOUS_MOMENT);
+  draw(80, 24);
+  sees("it still holds 1 row ");
+  drive_command(&drive, "step 0");
+  draw(80, 24);
   sees("1 weight, sum 1.000");
 }
 
@@ -309,6 +324,7 @@ int main(void) {
       test(an_empty_line_says_what_may_be_typed),
       test(sizes_under_whatever_is_open),
       test(lengths_and_positions_that_are_not_there),
+      test(a_length_after_that_is_not_there),
       test(one_row_is_one_row),
       test(weights_that_are_no_numbers),
       test(long_texts_of_a_trace),

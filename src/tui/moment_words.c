@@ -181,7 +181,7 @@ static void last_words(const struct about *a) {
     return;
   }
   const char *token = top->token[0].text;
-  int room = a->columns - 12; /* of "next:  0.123" but one: the text itself may fill the field */
+  int room = a->columns - 12; /* "next: " and " 0.123" */
   say(a, "next: %.*s %.3f", text_fitting(token, room < 20 ? room : 20), token, top->token[0].probability);
 }
 

@@ -14,16 +14,18 @@ static void append_words(char *text, size_t size, const struct state *s, struct 
   const char *zeros = reached(s, KVS_APPEND) ? zeros_written(s, look, place) : "";
   *wrong = true;
   if (place->P != t->length_before)
-    snprintf(text, size, "WRONG: layer %d holds %d rows", s->layer, place->P);
+    snprintf(text, size, "WRONG: layer %d holds %d row%s", s->layer, place->P, place->P == 1 ? "" : "s");
   else if (!reached(s, KVS_APPEND))
-    snprintf(text, size, "it still holds %d rows ", place->P), *wrong = false;
+    snprintf(text, size, "it still holds %d row%s ", place->P, place->P == 1 ? "" : "s"), *wrong = false;
   else if (!place->written)
     snprintf(text, size, "WRONG: no row was written");
   else if (*zeros)
     snprintf(text, size, "WRONG: row %d: %s zeros", place->own, zeros);
   else if (place->own != place->P)
     snprintf(text, size, "WRONG: row %d, not row %d", place->own, place->P);
-  else if (place->after != place->P + 1 && place->after != LOOK_NONE)
+  else if (place->after == LOOK_NONE)
+    *text = '\0', *wrong = false; /* nobody says how long it is now */
+  else if (place->after != place->P + 1)
     snprintf(text, size, "WRONG: length %d → %s", place->P, number);
   else
     snprintf(text, size, "append: length %d → %s ", place->P, number), *wrong = false;
