@@ -542,7 +542,11 @@ static void test_streams(void **state) {
   contains(last.err, "standard output");
   expect(1, "$K run -n 1 -o closed.trace >&-");
   contains(last.err, "standard output");
-  expect(0, "$K info closed.trace"); /* the text did not go into the trace's file */
+  expect(1, "test -e closed.trace"); /* nothing came of it */
+  expect(1, "$K run -n 1 -o closed.trace && $K run -n 1 -o closed.trace --append >&-");
+  contains(last.err, "standard output");
+  expect(0, "$K sql closed.trace 'PRAGMA integrity_check'"); /* the text did not go into the trace's file */
+  contains(last.out, "ok");
   expect(1, "$K models >&-");
   expect(1, "$K help > /dev/full");
   expect(0, "$K run -n 1 2>&- <&-");

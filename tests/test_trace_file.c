@@ -112,7 +112,7 @@ static void reading_tells_wrong_files_apart(void **state) {
   cannot_read(path, KVS_ERR_IO, "no such file");
   cannot_read(folder, KVS_ERR_IO, "a folder");
   write_file(path, "", 0);
-  cannot_read(path, KVS_ERR_INPUT, "empty file");
+  cannot_read(path, KVS_ERR_INPUT, "a file with nothing in it");
   write_file(
       path,
       "just a text, and longer than a hundred bytes, because a header has a hundred bytes; this is no header at all",

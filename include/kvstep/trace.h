@@ -100,9 +100,9 @@ KVS_API kvs_status kvs_trace_resume_run(kvs_trace *trace, kvs_model *model, cons
 
 /* The observer to hand to kvs_engine_observe. Each decode step, and each prefill batch, is one transaction. What is told is copied;
  * `behind` writes what is settled, beside the next step if the engine has a thread to spare, and if nobody calls it the next
- * `settled` does. An error in it (KVS_ERR_IO: disk full) rolls that transaction back; every earlier step stays in the file. The next
- * call that returns a status tells it, once. Let the engine be done with the trace (kvs_engine_settle, or kvs_engine_observe with NULL)
- * before kvs_trace_close. */
+ * `settled` does. An error in it (KVS_ERR_IO: disk full, locked, the file not in its place any more) rolls that transaction back;
+ * every earlier step stays in the file. The next call that returns a status tells it, once. Let the engine be done with the trace
+ * (kvs_engine_settle, or kvs_engine_observe with NULL) before kvs_trace_close. */
 KVS_API kvs_observer kvs_trace_observer(kvs_trace *trace);
 
 /* Waits until every step and batch that is settled is in the file, where another connection sees it. Errors: what went wrong with
@@ -113,14 +113,17 @@ KVS_API kvs_status kvs_trace_settle(kvs_trace *trace, kvs_error *err);
 KVS_API kvs_status kvs_trace_end_run(kvs_trace *trace, kvs_error *err);
 
 /* Leaves the open run without ending it: half a step is taken back, every whole one stays, and another process may write. A
- * run that has no step is taken out again. Call it when a step was cancelled. Harmless when no run is open. What went wrong
- * with the last step is told by the next call that returns a status; call kvs_trace_settle first to know it. */
-KVS_API void kvs_trace_leave_run(kvs_trace *trace);
+ * run that has no step is taken out again. Returns how many steps of it are in the file. Call it when a step was cancelled or has
+ * failed. Harmless when no run is open. What went wrong with the last step is told by the next call that returns a status; call
+ * kvs_trace_settle first to know it. */
+KVS_API int kvs_trace_leave_run(kvs_trace *trace);
 
 /* Leaves ONE file in DELETE journal mode and frees the trace, also on failure. (While another program reads it, the file is complete too,
  * but stays in WAL mode with an empty -wal beside it until it is next written to.) A run that was not ended stays without
- * finished_at. Nobody may call the trace's observer any more. NULL is allowed. Errors: KVS_ERR_IO (what was still to be written
- * did not fit, or the file cannot be closed), and as for kvs_trace_settle. */
+ * finished_at. A file that was made here and holds no run, since those that were begun were left without a step, is removed again.
+ * Nobody may call the trace's observer any more. NULL is allowed. Errors: as for kvs_trace_settle; KVS_ERR_IO (the file cannot be
+ * closed, or what stands in the way of that one file: another program, a full disk, a file that is not in its place any more; not
+ * what has been told already). */
 KVS_API kvs_status kvs_trace_close(kvs_trace *trace, kvs_error *err);
 
 /* Opens a trace to read, with the SQL functions and the fast views of the extension. The file is never written: it may be on

@@ -59,6 +59,8 @@ static kvs_status write_text(struct decode *d, const char *text, size_t length, 
   fflush(stdout); /* into a pipe as well: whoever reads it sees each token when it comes */
   if (!ferror(stdout)) return KVS_OK;
   d->write_error = errno ? errno : EIO;
+  if (caught && d->write_error == EINTR)
+    return kvs_fail(err, KVS_ERR_CANCELLED, "interrupted"); /* nobody was reading */
   return kvs_fail(err, KVS_ERR_IO, "cannot write to standard output: %s", strerror(d->write_error));
 }
 
@@ -156,13 +158,22 @@ static void note_context(const struct decode *d, const kvs_error *err) {
     fprintf(stderr, "kvstep: note: %s; %d of %d tokens were generated\n", message, d->generated, d->generate);
 }
 
+/* How many steps were made of a run that a signal has stopped; with a trace, how many are in it: a fault may feed more or less. */
+static int interrupted(const struct decode *d) {
+  int steps = d->trace ? kvs_trace_leave_run(d->trace) : d->fed;
+  if (steps == 0)
+    fprintf(stderr, "kvstep: interrupted before the first step%s\n", d->trace ? "; nothing of the run is kept" : "");
+  else
+    fprintf(stderr, "kvstep: interrupted after %d step%s%s\n", steps, steps == 1 ? "" : "s",
+            !d->trace    ? ""
+            : steps == 1 ? "; the trace holds it, and says that the run was not finished"
+                         : "; the trace holds them, and says that the run was not finished");
+  return 128 + caught;
+}
+
 /* What the loop's status means for the run, said on stderr. */
 static int conclude(struct decode *d, kvs_status status, const kvs_error *err) {
-  if (status == KVS_ERR_CANCELLED || (status == KVS_OK && caught)) {
-    fprintf(stderr, "kvstep: interrupted after %d steps%s\n", d->fed,
-            d->trace ? "; the trace holds them, and says that the run was not finished" : "");
-    return 128 + caught;
-  }
+  if (status == KVS_ERR_CANCELLED || (status == KVS_OK && caught)) return interrupted(d);
   d->ended = status == KVS_OK || status == KVS_ERR_CONTEXT;
   if (status == KVS_ERR_CONTEXT) note_context(d, err);
   if (d->ended) return EXIT_OK;
@@ -184,8 +195,9 @@ int decode_run(struct decode *d) {
   if (!d->write_error) printed = print_end(d, &end_err);
   d->stopped_quietly = d->write_error == EPIPE && pipe_kills;
   int code = conclude(d, status, &err);
-  if (printed != KVS_OK && !d->stopped_quietly) code = report(&end_err);
+  if (printed != KVS_OK && printed != KVS_ERR_CANCELLED && !d->stopped_quietly) code = report(&end_err);
   if (d->trace && d->ended && kvs_trace_end_run(d->trace, &end_err) != KVS_OK) code = report(&end_err);
+  if (d->trace) kvs_trace_leave_run(d->trace); /* where it did not end */
   return code;
 }
 

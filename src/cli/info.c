@@ -85,6 +85,7 @@ static kvs_status put_table(sqlite3 *db, int run, bool ours, const struct logged
   long long rows, bytes = 0;
   kvs_status status = count_rows(db, run, l, in_order, &rows, err);
   if (status != KVS_OK) return status;
+  if (rows == 0 && total_steps == 0) return KVS_OK; /* of what? */
   if (rows == 0) {
     printf("  %-11s not logged: %s\n", l->table, ours ? l->remedy : "see docs/recording.md for what it would show");
     return KVS_OK;
@@ -116,7 +117,7 @@ static kvs_status put_table(sqlite3 *db, int run, bool ours, const struct logged
   return KVS_OK;
 }
 
-static kvs_status put_steps(sqlite3 *db, int run, long long *total, kvs_error *err) {
+static kvs_status put_steps(sqlite3 *db, int run, bool finished, long long *total, kvs_error *err) {
   long long decode = 0, off = 0;
   kvs_status status = query_number(db, "SELECT count(*) FROM step WHERE run = ?1", &run, 1, 0, total, err);
   if (status == KVS_OK)
@@ -125,6 +126,11 @@ static kvs_status put_steps(sqlite3 *db, int run, long long *total, kvs_error *e
     status = query_number(db, "SELECT count(*) FROM step WHERE run = ?1 AND position IS NOT cache_length_before", &run,
                           1, 0, &off, err);
   if (status != KVS_OK) return status;
+  if (*total == 0) {
+    printf("  steps       none%s\n",
+           finished ? "" : ": it was stopped before its first step was kept, or is making it");
+    return KVS_OK;
+  }
   printf("  steps       %s: %s prefill, %s decode\n", grouped(*total), grouped(*total - decode), grouped(decode));
   if (off)
     printf("  rule        broken in %s step%s: position is not the cache's length before the append\n", grouped(off),
@@ -193,12 +199,23 @@ static kvs_status put_runs(sqlite3 *db, kvs_error *err) {
     put_run(statement);
     const char *engine = (const char *)sqlite3_column_text(statement, 10);
     bool ours = engine && strcmp(engine, "kvstep") == 0;
-    status = put_steps(db, run, &steps, err);
+    bool finished = sqlite3_column_type(statement, 9) != SQLITE_NULL;
+    status = put_steps(db, run, finished, &steps, err);
     for (int i = 0; i < TABLES && status == KVS_OK; i++)
       status = put_table(db, run, ours, &logged[i], in_order[i], steps, err);
   }
   sqlite3_finalize(statement);
   return status;
+}
+
+/* What lies in the log, of a run that goes on or was cut off: it belongs to the trace. */
+static void put_wal(const char *path) {
+  struct stat log;
+  char *name = NULL;
+  if (asprintf(&name, "%s-wal", path) < 0) return;
+  if (stat(name, &log) == 0 && log.st_size > 0)
+    printf("%s more in the -wal file beside it, ", bytes_text((double)log.st_size));
+  free(name);
 }
 
 static int run_info(const struct command *command, struct arguments *arguments) {
@@ -219,6 +236,7 @@ static int run_info(const struct command *command, struct arguments *arguments) 
     put_shown(stdout, style_of_stdout(false), path);
     fputs(": ", stdout);
     if (stat(path, &file) == 0) printf("%s, ", bytes_text((double)file.st_size));
+    put_wal(path);
     printf("%lld run%s, trace version %d\n", runs, runs == 1 ? "" : "s", KVS_TRACE_VERSION);
     status = put_runs(db, &err);
   }

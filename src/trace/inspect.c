@@ -26,6 +26,14 @@ bool kvs_trace_has_wal(const char *path) {
   return yes;
 }
 
+kvs_status kvs_trace_is_empty(const char *path, kvs_error *err) {
+  return kvs_fail(
+      err, KVS_ERR_INPUT,
+      "%s: a file with nothing in it: a run was stopped before its first step was kept, perhaps; remove it, "
+      "or let a run replace it (--force)",
+      path);
+}
+
 /* The header of an SQLite file of `size` bytes. */
 static kvs_status judge(const char *path, const unsigned char *h, uint64_t size, bool wal, kvs_error *err) {
   uint32_t page = (uint32_t)h[16] << 8 | h[17];
@@ -33,6 +41,8 @@ static kvs_status judge(const char *path, const unsigned char *h, uint64_t size,
   if (page < 512 || (page & (page - 1)))
     return kvs_fail(err, KVS_ERR_INPUT, "%s: damaged: its page size is %u; take another copy of the file", path, page);
   uint32_t id = big_endian(h + 68), version = big_endian(h + 60);
+  /* One page, and the schema was never changed: there is no table. */
+  if (id == 0 && version == 0 && big_endian(h + 40) == 0 && size <= page) return kvs_trace_is_empty(path, err);
   if (id != KVS_TRACE_APPLICATION_ID)
     return kvs_fail(err, KVS_ERR_INPUT,
                     "%s: an SQLite file, but not a kvstep trace: its application_id is 0x%08X, not 0x%08X ('KVST')",
@@ -83,11 +93,7 @@ kvs_status kvs_trace_inspect(const char *path, kvs_error *err) {
   close(file);
   if (failed) return kvs_fail(err, KVS_ERR_IO, "%s: cannot be read: %s", path, strerror(failed));
   if (length == 0 && wal) return KVS_OK; /* killed before the log was first moved into the file: SQLite recovers it */
-  if (length == 0)
-    return kvs_fail(err, KVS_ERR_INPUT,
-                    "%s: an empty file, not a trace (a run was cut off before its first step, perhaps); remove it, or "
-                    "let a run replace it (--force)",
-                    path);
+  if (length == 0) return kvs_trace_is_empty(path, err);
   static const char magic[16] = "SQLite format 3";
   if (length < 16 || memcmp(header, magic, sizeof magic) != 0)
     return kvs_fail(err, KVS_ERR_INPUT, "%s: not an SQLite file, so not a trace; was another file meant?", path);

@@ -43,7 +43,7 @@ static void write_waiting(kvs_trace *trace) {
   kvs_error err = {KVS_OK, ""};
   kvs_status status = write_tape(trace, tape, true, &err);
   pthread_mutex_lock(&trace->mutex);
-  if (status != KVS_OK) trace->late = err, trace->failed = trace->lost = true;
+  if (status != KVS_OK) trace->late = err, trace->failed = true;
   trace->other = KVS_TAPE_WRITTEN;
   pthread_cond_broadcast(&trace->written);
   pthread_mutex_unlock(&trace->mutex);
@@ -105,7 +105,7 @@ static kvs_status check(kvs_trace *trace, kvs_error *err) {
 static kvs_status lose(kvs_trace *trace, kvs_status status) {
   kvs_trace_drain(trace);
   kvs_trace_take_back(trace);
-  trace->failed = trace->lost = true;
+  trace->failed = true;
   return status;
 }
 

@@ -30,7 +30,7 @@ static kvs_status explain(sqlite3 *db, const char *path, int rc, kvs_error *err)
   }
 }
 
-/* One number that a pragma answers with. */
+/* One number that a pragma or a query answers with. */
 static int pragma(sqlite3 *db, const char *sql, sqlite3_int64 *value) {
   sqlite3_stmt *statement = NULL;
   int rc = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
@@ -41,10 +41,12 @@ static int pragma(sqlite3 *db, const char *sql, sqlite3_int64 *value) {
 
 /* What the header in the file could not say when there is a log beside it. */
 static kvs_status check_identity(sqlite3 *db, const char *path, kvs_error *err) {
-  sqlite3_int64 id = 0, version = 0;
+  sqlite3_int64 id = 0, version = 0, objects = 0;
   int rc = pragma(db, "PRAGMA application_id", &id);
   if (rc == SQLITE_OK) rc = pragma(db, "PRAGMA user_version", &version);
+  if (rc == SQLITE_OK && id == 0 && version == 0) rc = pragma(db, "SELECT count(*) FROM sqlite_schema", &objects);
   if (rc != SQLITE_OK) return explain(db, path, rc, err);
+  if (id == 0 && version == 0 && objects == 0) return kvs_trace_is_empty(path, err);
   if (id != KVS_TRACE_APPLICATION_ID)
     return kvs_fail(err, KVS_ERR_INPUT,
                     "%s: an SQLite file, but not a kvstep trace: its application_id is 0x%08X, not 0x%08X ('KVST')",

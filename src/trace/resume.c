@@ -88,12 +88,14 @@ kvs_status kvs_trace_resume_run(kvs_trace *trace, kvs_model *model, const kvs_to
 static void remove_run(kvs_trace *trace) {
   char sql[64];
   snprintf(sql, sizeof sql, "DELETE FROM run WHERE run = %d", trace->run);
-  sqlite3_exec(trace->db, sql, NULL, NULL, NULL);
+  if (sqlite3_exec(trace->db, sql, NULL, NULL, NULL) != SQLITE_OK) trace->left_run = trace->run;
 }
 
-void kvs_trace_leave_run(kvs_trace *trace) {
+int kvs_trace_leave_run(kvs_trace *trace) {
   kvs_trace_drain(trace);
   kvs_trace_take_back(trace);
-  if (trace->run != 0 && trace->last_step_kept < 0) remove_run(trace);
+  int steps = trace->last_step_kept + 1;
+  if (trace->run != 0 && steps == 0) remove_run(trace);
   kvs_trace_forget_run(trace);
+  return steps;
 }

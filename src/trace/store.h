@@ -33,6 +33,9 @@ typedef struct kvs_trace_input {
   float *vectors; /* [3][n_embd]: wte, wpe, x */
 } kvs_trace_input;
 
+/* What may be wrong with a file for longer than one call. */
+enum { KVS_TOLD_LOCKED = 1, KVS_TOLD_FULL = 2, KVS_TOLD_MOVED = 4 };
+
 /* How far the tape is that is not being filled. */
 typedef enum kvs_tape_state { KVS_TAPE_WRITTEN, KVS_TAPE_WAITING, KVS_TAPE_TAKEN } kvs_tape_state;
 
@@ -47,12 +50,15 @@ struct kvs_trace {
   bool inspected;         /* the file that is there now was looked at in kvs_trace_create */
   uint64_t device, inode; /* it is this one */
   bool checked;           /* the file is of the model and the vocabulary that are being written */
-  bool made_file;         /* this trace created the file, and has not committed anything in it yet */
-  int wal_pages;          /* pages in the write-ahead log after the last commit */
-  int wal_moved;          /* how many of them the mover was last asked to move into the file */
-  int wal_step;           /* how many more there must be before it is asked again */
-  int wal_limit;          /* from how many on the log is to begin anew */
-  kvs_mover *mover;       /* NULL: not needed yet */
+  bool made_file;   /* this trace created the file, and nothing has come of it yet: no step, no run that was ended */
+  bool committed;   /* this trace has committed something */
+  unsigned told;    /* KVS_TOLD_…: what is wrong with the file, told since the last commit; it is told once */
+  int left_run;     /* a run without a step that was left and could not be taken out again; 0: none */
+  int wal_pages;    /* pages in the write-ahead log after the last commit */
+  int wal_moved;    /* how many of them the mover was last asked to move into the file */
+  int wal_step;     /* how many more there must be before it is asked again */
+  int wal_limit;    /* from how many on the log is to begin anew */
+  kvs_mover *mover; /* NULL: not needed yet */
 
   int run; /* 0: no run is open */
   kvs_config config;
@@ -75,7 +81,6 @@ struct kvs_trace {
   kvs_tape_state other;
   kvs_error late; /* what went wrong behind a step and was not told yet; status KVS_OK: nothing */
   bool failed;    /* a step was rolled back: nothing more may follow it in this run */
-  bool lost;      /* this happened to one of the runs written here */
 };
 
 /* schema.sql. */
@@ -93,12 +98,30 @@ kvs_status kvs_trace_run(kvs_trace *trace, sqlite3_stmt *statement, kvs_error *e
 /* Tells what SQLite just refused: disk full, locked, read-only … and which steps are kept. */
 kvs_status kvs_trace_fail(kvs_trace *trace, int rc, kvs_error *err);
 
+/* The first column of the first row. */
+kvs_status kvs_trace_value(kvs_trace *trace, const char *sql, int64_t *value, kvs_error *err);
+
+/* Which KVS_TOLD_… SQLite's code says; 0: none. */
+unsigned kvs_trace_told_by(const kvs_trace *trace, int rc);
+
+/* Whether the file is not what its name says any more: deleted, moved, or replaced by another one. */
+bool kvs_trace_is_moved(const kvs_trace *trace);
+
+/* Fails if the file has been moved: what is written to it now would be found by nobody. */
 kvs_status kvs_trace_begin(kvs_trace *trace, kvs_error *err);
 kvs_status kvs_trace_commit(kvs_trace *trace, kvs_error *err);
 void kvs_trace_rollback(kvs_trace *trace);
 
+/* Counts the log's pages, of `page` bytes, after each commit, in the place of SQLite's automatic checkpoint. */
+void kvs_trace_watch_wal(kvs_trace *trace, int page);
+
 /* Opens the file for the first run: creates or replaces it, or appends to it. */
 kvs_status kvs_trace_open(kvs_trace *trace, const kvs_config *config, kvs_error *err);
+
+/* Removes what a writer may have left beside the file; `file_too`: and then the file. */
+kvs_status kvs_trace_remove_files(kvs_trace *trace, bool file_too, kvs_error *err);
+
+void kvs_trace_free(kvs_trace *trace);
 
 /* Within the transaction of the first step that is added to a finished run: it is finished no more. */
 kvs_status kvs_trace_reopen_run(kvs_trace *trace, kvs_error *err);
@@ -152,6 +175,9 @@ kvs_status kvs_trace_inspect(const char *path, kvs_error *err);
 
 /* Whether all tables of schema.sql are there and hold plain rows. A view in a table's place may have no end. */
 kvs_status kvs_trace_check_tables(sqlite3 *db, const char *path, kvs_error *err);
+
+/* The error for a file that a writer has made and never committed to. */
+kvs_status kvs_trace_is_empty(const char *path, kvs_error *err);
 
 /* True if a write-ahead log with something in it lies beside the file. */
 bool kvs_trace_has_wal(const char *path);

@@ -134,7 +134,7 @@ static bool watch_file(struct look *look) {
     look->told_gone = look->failed = true;
     kvs_fail(&look->error, KVS_ERR_IO,
              there ? "the trace was replaced by another file; what is shown is the old one, so open it again"
-                   : "the trace was deleted; what is shown is still open here, and is gone when this ends");
+                   : "the trace was deleted or moved away; what is shown is still open here, until this ends");
     return false;
   }
   bool shorter = st.st_size < look->size;
