@@ -313,6 +313,26 @@ static void a_run_without_steps(void **state) {
   sees("/7");
 }
 
+/* ---- trouble ------------------------------------------------------------------------------------------------------------ */
+
+/* Another program's lock is told while it is there. A frame that could be read, which a step decoded here brings without any key,
+ * says nothing of it any more. */
+static void trouble_that_is_over_is_said_no_more(void **state) {
+  (void)state;
+  sqlite3 *other;
+  bend("");
+  draw(80, 24);
+  assert_int_equal(sqlite3_open(in_folder("t.kvt"), &other), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
+  drive_action(&drive, ACTION_VIEW_3); /* the map has not been read yet */
+  draw(80, 24);
+  assert_true(row_of("locked by another program") >= 0);
+  assert_int_equal(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(other);
+  draw(80, 24);
+  assert_true(row_of("locked by another program") < 0);
+}
+
 #define test(f) cmocka_unit_test_teardown(f, shut)
 
 int main(void) {
@@ -329,6 +349,7 @@ int main(void) {
       test(weights_that_are_no_numbers),
       test(long_texts_of_a_trace),
       test(a_run_without_steps),
+      test(trouble_that_is_over_is_said_no_more),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

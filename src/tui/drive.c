@@ -278,6 +278,15 @@ static void draw(struct drive *d) {
   screen_draw(&d->cells, &d->state, d->look, d->name);
 }
 
+/* All could be read: what was said of trouble with that, a lock that has gone since, is true no more, and would hide what is going on. */
+static void take_back(struct drive *d) {
+  bool shown = *d->trouble && d->state.message_is_error && strcmp(d->state.message, d->trouble) == 0;
+  d->trouble[0] = '\0';
+  if (!shown) return;
+  state_say(&d->state, false, "%s", "");
+  draw(d);
+}
+
 bool drive_draw(struct drive *d, int rows, int columns) {
   if (d->cells.rows != rows || d->cells.columns != columns) {
     if (!cells_resize(&d->cells, rows, columns)) return false;
@@ -285,8 +294,12 @@ bool drive_draw(struct drive *d, int rows, int columns) {
   }
   draw(d);
   const char *trouble = look_error(d->look);
-  if (!trouble) return true;
+  if (!trouble) {
+    take_back(d);
+    return true;
+  }
   state_say(&d->state, true, "%s", trouble);
+  snprintf(d->trouble, sizeof d->trouble, "%s", d->state.message);
   draw(d); /* once more, with the message; the same trouble again is no news */
   look_error(d->look);
   d->cells.unfinished = false; /* what fails now would fail in the next frame; a key tries again */

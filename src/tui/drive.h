@@ -24,9 +24,10 @@ struct drive {
   struct lens *lens;     /* of the model that was set */
   struct live *live;     /* decodes on; not owned. NULL: none, and no_live may say why */
   const char *no_live;
-  struct awaited awaited; /* of the live session */
-  const char *name;       /* of the trace, as shown */
-  bool pasting;           /* keys are pasted text */
+  struct awaited awaited;  /* of the live session */
+  const char *name;        /* of the trace, as shown */
+  bool pasting;            /* keys are pasted text */
+  char trouble[LINE_SIZE]; /* what was last said of trouble with reading */
   struct cells cells;
   enum depth depth; /* of pictures that are saved */
 };
