@@ -28,11 +28,12 @@
 #define LONGEST_REST 20e-3
 #define TRY 5e-3
 
-/* A round of work in one word, so that a worker joins it or finds it closed, and nothing between: how many workers are inside,
- * whether more may come, and the round's number. */
+/* A round of work in one word, so that a worker joins it or finds it closed, and nothing between: how many workers are inside, how many
+ * have come, whether more may come, and the round's number. */
 #define INSIDE UINT64_C(0xFFFF)
-#define OPEN UINT64_C(0x10000)
-#define NUMBER UINT64_C(0x20000)
+#define CAME UINT64_C(0x10000)
+#define OPEN UINT64_C(0x100000000)
+#define NUMBER UINT64_C(0x200000000)
 
 typedef enum behind_state { NOTHING_BEHIND, BEHIND_WAITS, BEHIND_RUNS } behind_state;
 
@@ -58,12 +59,7 @@ struct kvs_pool {
   atomic_int next_index;
 
   atomic_int active; /* threads that take part; changed between rounds */
-  int missed;        /* rounds one after another that an active thread has not come to … */
-  double missed_from;
-  double rest, rest_begins, rest_ends; /* rest_ends 0: all are active */
-
   atomic_uint_fast64_t round;
-  atomic_int came; /* workers, to this round */
   kvs_pool_range range;
   share *share; /* [threads] */
   kvs_pool_work work;
@@ -72,6 +68,12 @@ struct kvs_pool {
   atomic_int behind; /* behind_state */
   void (*job)(void *context);
   void *job_context;
+
+  /* The caller's own. It writes here in each round, so it lies apart from what the workers watch. */
+  char apart[64];
+  int missed; /* rounds one after another that an active thread has not come to … */
+  double missed_from;
+  double rest, rest_begins, rest_ends; /* rest_ends 0: all are active */
 };
 
 static inline void relax(void) {
@@ -125,10 +127,9 @@ static bool join(kvs_pool *pool, uint64_t *seen) {
   uint_fast64_t round = atomic_load_explicit(&pool->round, memory_order_acquire);
   do {
     if (!(round & OPEN) || round / NUMBER == *seen) return false;
-  } while (!atomic_compare_exchange_weak_explicit(&pool->round, &round, round + 1, memory_order_acquire,
+  } while (!atomic_compare_exchange_weak_explicit(&pool->round, &round, round + CAME + 1, memory_order_acquire,
                                                   memory_order_acquire));
   *seen = round / NUMBER;
-  atomic_fetch_add_explicit(&pool->came, 1, memory_order_relaxed);
   return true;
 }
 
@@ -291,7 +292,7 @@ static bool is_missed(kvs_pool *pool, int threads, double start, double slept) {
   double waited = slept > 0 ? kvs_now() - slept : 0;
   if (waited > MISSED_SECONDS && waited > slept - start) return true;
   /* or it does not come at all, although nothing else is asked of it. */
-  bool absent = atomic_load(&pool->came) < threads - 1 && is_settled(pool);
+  bool absent = atomic_load(&pool->round) / CAME % CAME < (uint64_t)threads - 1 && is_settled(pool);
   pool->missed = absent ? pool->missed + 1 : 0;
   if (pool->missed == 1) pool->missed_from = start;
   return pool->missed >= MISSED_ROUNDS && start - pool->missed_from > MISSED_SECONDS;
@@ -327,7 +328,6 @@ void kvs_pool_run(kvs_pool *pool, kvs_pool_range range, kvs_pool_work work, void
   share_out(pool, range, threads);
   pool->work = work;
   pool->context = context;
-  atomic_store(&pool->came, 0);
   uint_fast64_t number = atomic_load(&pool->round) / NUMBER + 1;
   double start = kvs_now();
   atomic_store(&pool->round, number * NUMBER + OPEN);
