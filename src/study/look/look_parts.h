@@ -110,6 +110,13 @@ bool look_ask(struct look *look, enum look_query query, const int *parameters, i
 bool look_ask_more(struct look *look, enum look_query query, bool *row);
 void look_done(struct look *look, enum look_query query);
 
+/* Reads what a key stands for from the current row. False: failed, and remembered. */
+typedef bool look_reader(struct look *look, sqlite3_stmt *statement, const int *key, void **value, size_t *bytes);
+
+/* What a key of `keys` numbers stands for, kept from before or read now; NULL: it is not in the trace, or could not be read. */
+void *look_get(struct look *look, enum look_kind kind, enum look_query query, const int *key, int keys,
+               look_reader *read);
+
 /* Remembers "out of memory". */
 void look_no_memory(struct look *look);
 
