@@ -166,10 +166,19 @@ static void test_csv(void **state) {
        "off-by-one,rule|D2,4,");
 }
 
+/* As a person would write it: padding, which this run has none of, does not show in it. */
+static void test_plain_query(void **state) {
+  (void)state;
+  assert_int_equal(run("check %s --run 2 -o json", trace), 1);
+  says("\"SELECT step, cache_length_before, position, position - cache_length_before AS off_by FROM step WHERE run = 2 "
+       "AND "
+       "position IS NOT cache_length_before\"");
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_codes), cmocka_unit_test(test_claims), cmocka_unit_test(test_first_row_again),
-      cmocka_unit_test(test_rerun), cmocka_unit_test(test_table),  cmocka_unit_test(test_json),
-      cmocka_unit_test(test_csv)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_codes),  cmocka_unit_test(test_plain_query),
+                                     cmocka_unit_test(test_claims), cmocka_unit_test(test_first_row_again),
+                                     cmocka_unit_test(test_rerun),  cmocka_unit_test(test_table),
+                                     cmocka_unit_test(test_json),   cmocka_unit_test(test_csv)};
   return cmocka_run_group_tests(tests, make, remove_folder);
 }

@@ -60,14 +60,21 @@ static void say_first(struct finding *f, const struct odd *o) {
   if (o->unclaimed) say(f, " The trace's position column claims %d, which is not what was used.", o->right);
 }
 
-/* The steps whose claim is wrong. */
+/* The steps whose claim is wrong. After padding the right one is less by that. */
 static void show_claims(struct finding *f, const struct diagnosis *d) {
-  int pads = d->check->pads;
-  show(
-      f,
-      "SELECT step, cache_length_before, position, position - cache_length_before + %d AS off_by FROM step WHERE run = "
-      "%d AND step >= %d AND position IS NOT cache_length_before - %d",
-      pads, d->check->run, d->check->steps[pads].step, pads);
+  int pads = d->check->pads, run = d->check->run;
+  if (pads == 0)
+    show(
+        f,
+        "SELECT step, cache_length_before, position, position - cache_length_before AS off_by FROM step WHERE run = %d "
+        "AND position IS NOT cache_length_before",
+        run);
+  else
+    show(f,
+         "SELECT step, cache_length_before, position, position - cache_length_before + %d AS off_by FROM step WHERE "
+         "run = "
+         "%d AND step >= %d AND position IS NOT cache_length_before - %d",
+         pads, run, d->check->steps[pads].step, pads);
 }
 
 static void show_positions(struct finding *f, const struct diagnosis *d) {
