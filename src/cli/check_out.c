@@ -18,20 +18,20 @@ static const char *verdict_words(const struct check_report *r) {
 }
 
 /* "off-by-one or position-jump". */
-static const char *kinds_text(const struct finding *f, const char *between, char *text, size_t size) {
+static const char *join(const char *const *words, int count, const char *between, char *text, size_t size) {
   size_t used = 0;
   text[0] = '\0';
-  for (int k = 0; k < f->kind_count && used < size; k++)
-    used += (size_t)snprintf(text + used, size - used, "%s%s", k ? between : "", f->kinds[k]);
+  for (int i = 0; i < count && used < size; i++)
+    used += (size_t)snprintf(text + used, size - used, "%s%s", i ? between : "", words[i]);
   return text;
 }
 
+static const char *kinds_text(const struct finding *f, const char *between, char *text, size_t size) {
+  return join(f->kinds, f->kind_count, between, text, size);
+}
+
 static const char *rules_text(const struct finding *f, const char *between, char *text, size_t size) {
-  size_t used = 0;
-  text[0] = '\0';
-  for (int r = 0; r < f->rule_count && used < size; r++)
-    used += (size_t)snprintf(text + used, size - used, "%s%s", r ? between : "", f->rules[r]);
-  return text;
+  return join(f->rules, f->rule_count, between, text, size);
 }
 
 static void put_indented(const char *text, int indent) {

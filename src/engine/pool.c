@@ -51,8 +51,9 @@ struct kvs_pool {
   bool spare_tried;
   pthread_t *thread;
   pthread_mutex_t mutex;
-  pthread_cond_t wake;
-  atomic_int sleeping; /* workers; changed under mutex */
+  pthread_cond_t wake, wake_resting;
+  atomic_int sleeping,
+      resting; /* workers that the next round wakes, and those that take no part in it; changed under mutex */
   pthread_cond_t done;
   atomic_bool caller_sleeps; /* changed under mutex */
   atomic_bool stop;
@@ -176,9 +177,14 @@ static void await(kvs_pool *pool, int thread, uint64_t seen) {
     relax();
   }
   pthread_mutex_lock(&pool->mutex);
-  atomic_fetch_add(&pool->sleeping, 1);
-  while (!is_awaited(pool, thread, seen)) pthread_cond_wait(&pool->wake, &pool->mutex);
-  atomic_fetch_sub(&pool->sleeping, 1);
+  while (!is_awaited(pool, thread, seen)) {
+    bool rests = thread >= atomic_load(&pool->active);
+    atomic_int *asleep = rests ? &pool->resting : &pool->sleeping;
+    atomic_fetch_add(asleep, 1);
+    if (!is_awaited(pool, thread, seen) && rests == (thread >= atomic_load(&pool->active)))
+      pthread_cond_wait(rests ? &pool->wake_resting : &pool->wake, &pool->mutex);
+    atomic_fetch_sub(asleep, 1);
+  }
   pthread_mutex_unlock(&pool->mutex);
 }
 
@@ -198,11 +204,18 @@ static void *worker(void *argument) {
 
 /* After a change that is_awaited sees. A worker counts itself among the sleeping before it looks for the last time, so it either
  * sees the change or is counted here. */
-static void wake_sleepers(kvs_pool *pool) {
-  if (atomic_load(&pool->sleeping) == 0) return;
+static void wake(kvs_pool *pool, const atomic_int *asleep, pthread_cond_t *condition) {
+  if (atomic_load(asleep) == 0) return;
   pthread_mutex_lock(&pool->mutex);
-  pthread_cond_broadcast(&pool->wake);
+  pthread_cond_broadcast(condition);
   pthread_mutex_unlock(&pool->mutex);
+}
+
+static void wake_for_round(kvs_pool *pool) { wake(pool, &pool->sleeping, &pool->wake); }
+
+static void wake_all(kvs_pool *pool) {
+  wake_for_round(pool);
+  wake(pool, &pool->resting, &pool->wake_resting);
 }
 
 /* ---- creating and freeing -------------------------------------------------------------------------------------------- */
@@ -229,6 +242,7 @@ kvs_status kvs_pool_create(int threads, kvs_pool **out, kvs_error *err) {
   pool->threads = threads;
   pthread_mutex_init(&pool->mutex, NULL);
   pthread_cond_init(&pool->wake, NULL);
+  pthread_cond_init(&pool->wake_resting, NULL);
   pthread_cond_init(&pool->done, NULL);
   atomic_store(&pool->next_index, 1);
   atomic_store(&pool->active, threads);
@@ -253,10 +267,11 @@ void kvs_pool_free(kvs_pool *pool) {
   if (!pool) return;
   kvs_pool_settle(pool);
   atomic_store(&pool->stop, true);
-  wake_sleepers(pool);
+  wake_all(pool);
   for (int i = 0; i < pool->started; i++) pthread_join(pool->thread[i], NULL);
   pthread_mutex_destroy(&pool->mutex);
   pthread_cond_destroy(&pool->wake);
+  pthread_cond_destroy(&pool->wake_resting);
   pthread_cond_destroy(&pool->done);
   free(pool->thread);
   free(pool->share);
@@ -314,6 +329,7 @@ static int active_now(kvs_pool *pool) {
   if (pool->rest_ends > 0 && kvs_now() >= pool->rest_ends) {
     pool->rest_ends = 0;
     atomic_store(&pool->active, pool->threads);
+    wake_all(pool);
   }
   return atomic_load(&pool->active);
 }
@@ -331,7 +347,7 @@ void kvs_pool_run(kvs_pool *pool, kvs_pool_range range, kvs_pool_work work, void
   uint_fast64_t number = atomic_load(&pool->round) / NUMBER + 1;
   double start = kvs_now();
   atomic_store(&pool->round, number * NUMBER + OPEN);
-  wake_sleepers(pool);
+  wake_for_round(pool);
   work_off(pool, 0);
   atomic_fetch_and(&pool->round, ~OPEN);
   double slept = await_done(pool, is_empty);
@@ -348,7 +364,7 @@ void kvs_pool_behind(kvs_pool *pool, void (*job)(void *context), void *context) 
   pool->job = job;
   pool->job_context = context;
   atomic_store(&pool->behind, BEHIND_WAITS);
-  wake_sleepers(pool);
+  wake_all(pool);
 }
 
 void kvs_pool_settle(kvs_pool *pool) {

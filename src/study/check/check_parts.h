@@ -67,6 +67,9 @@ struct check {
 #define FACTS_OF_A_KIND 20000
 
 kvs_status check_note(struct check *check, const struct fact *fact, kvs_error *err);
+/* Of the token of the i-th step. */
+kvs_status check_note_token(struct check *check, enum fact_kind kind, int i, double found, double right,
+                            kvs_error *err);
 
 /* check_remarks.c */
 kvs_status remark(struct remarks *remarks, kvs_error *err, const char *format, ...) KVS_PRINTF(3, 4);

@@ -6,13 +6,6 @@
 
 #include "trace/query.h"
 
-static kvs_status note(struct check *check, enum fact_kind kind, int i, double found, double right, kvs_error *err) {
-  struct fact fact = check_fact(check, kind, check->steps[i].step);
-  fact.found = found, fact.right = right;
-  fact.row = check->steps[i].before;
-  return check_note(check, &fact, err);
-}
-
 /* The prompt's text against the bytes of the tokens fed. */
 struct spelling {
   const unsigned char *text; /* NULL: not in the trace */
@@ -120,21 +113,22 @@ static kvs_status not_the_prompt(struct check *check, struct spelling *s, int i,
   *next = i + 1;
   if (again > 0) {
     *next = i + again;
-    return note(check, FACT_PROMPT_AGAIN, i, again, 0, err);
+    return check_note_token(check, FACT_PROMPT_AGAIN, i, again, 0, err);
   }
   size_t at = 0;
   bool same = check->steps[i].token == check->steps[i - 1].token, spells;
   kvs_status status = spells_end(check, s, same ? i + 1 : i, &at, &spells, err);
   if (status != KVS_OK) return status;
   bool known = s->at > 0 && spells && !is_lossy(s);
-  if (same && known && at == s->at) return note(check, FACT_TOKEN_AGAIN, i, check->steps[i].token, LOOK_NONE, err);
+  if (same && known && at == s->at)
+    return check_note_token(check, FACT_TOKEN_AGAIN, i, check->steps[i].token, LOOK_NONE, err);
   *next = check->count;
   if (same && s->at > 0) {
     status = spells_end(check, s, i, &at, &spells, err);
     if (status != KVS_OK) return status;
     known = spells && !is_lossy(s);
   }
-  return known && at > s->at ? note(check, FACT_TOKEN_PROMPT, i, check->steps[i].token, LOOK_NONE, err)
+  return known && at > s->at ? check_note_token(check, FACT_TOKEN_PROMPT, i, check->steps[i].token, LOOK_NONE, err)
                              : other_text(check, i, err);
 }
 
@@ -161,7 +155,7 @@ static kvs_status go_through(struct check *check, struct spelling *s, int *end, 
   /* Something of the prompt's end was left out, and the run went on all the same. */
   if (s->at < s->length && i < check->count && check->steps[i].has_source && !check->steps[i].prompt &&
       check->seen.prompt_tokens > 0 && !is_lossy(s) && !is_blank(s->text + s->at, s->length - s->at))
-    return note(check, FACT_TOKEN_PROMPT, i, check->steps[i].token, LOOK_NONE, err);
+    return check_note_token(check, FACT_TOKEN_PROMPT, i, check->steps[i].token, LOOK_NONE, err);
   return KVS_OK;
 }
 

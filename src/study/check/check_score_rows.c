@@ -23,6 +23,14 @@ static struct row_fit fit_row(const struct attend *a, const struct pairs *p, con
   return f;
 }
 
+/* The row's score in one head beside q·k, where its K is `k`. */
+static struct pair pair_of(const struct attend *a, int h, int row, double score, const float *k) {
+  const struct attend_head *head = &a->head[h];
+  int first = head->head * a->cut.head_dim;
+  return (struct pair){h, row, score, attend_dot(&a->cut, head->q, k, head->head),
+                       score_length(head->q, a->cut.head_dim) * score_length(k + first, a->cut.head_dim)};
+}
+
 /* Whether the row's scores follow, in all heads, from what layer `other` has in that row. */
 static bool is_of_layer(const struct attend *a, const double *offset, int other, int row) {
   int compared = 0;
@@ -32,9 +40,7 @@ static bool is_of_layer(const struct attend *a, const double *offset, int other,
     const struct attend_head *head = &a->head[h];
     double score;
     if (!head->q || !score_logged(a, head, row, &score)) continue;
-    int first = head->head * a->cut.head_dim;
-    struct pair p = {h, row, score, attend_dot(&a->cut, head->q, r->k, head->head),
-                     score_length(head->q, a->cut.head_dim) * score_length(r->k + first, a->cut.head_dim)};
+    struct pair p = pair_of(a, h, row, score, r->k);
     if (!score_fits(a, &p, a->used_scale, offset[h])) return false;
     compared++;
   }
@@ -52,9 +58,7 @@ static bool is_woven(struct attend *a, const double *offset, int row) {
     const struct attend_head *head = &a->head[h];
     double score;
     if (!head->q || !score_logged(a, head, row, &score)) continue;
-    int first = head->head * a->cut.head_dim;
-    struct pair p = {h, row, score, attend_dot(&a->cut, head->q, r->k, head->head),
-                     score_length(head->q, a->cut.head_dim) * score_length(r->k + first, a->cut.head_dim)};
+    struct pair p = pair_of(a, h, row, score, r->k);
     good = score_fits(a, &p, a->used_scale, offset[h]);
     compared++;
   }

@@ -16,7 +16,8 @@
 /* With more tokens that nobody chose, the run was not greedy. */
 #define FEW_OTHERS 6
 
-static kvs_status note(struct check *check, enum fact_kind kind, int i, double found, double right, kvs_error *err) {
+kvs_status check_note_token(struct check *check, enum fact_kind kind, int i, double found, double right,
+                            kvs_error *err) {
   struct fact fact = check_fact(check, kind, check->steps[i].step);
   fact.found = found, fact.right = right;
   fact.row = check->steps[i].before;
@@ -199,7 +200,7 @@ static kvs_status judge_prompt(struct check *check, int i, int *next, kvs_error 
   int again = prompt_again_from(check, i, check->prompt_length);
   if (again == 0) return KVS_OK; /* a second prompt, perhaps: a conversation */
   *next = i + again;
-  return note(check, FACT_PROMPT_AGAIN, i, again, 0, err);
+  return check_note_token(check, FACT_PROMPT_AGAIN, i, again, 0, err);
 }
 
 static kvs_status judge(struct check *check, const struct stream *s, int i, int *next, kvs_error *err) {
@@ -207,15 +208,16 @@ static kvs_status judge(struct check *check, const struct stream *s, int i, int 
   int token = check->steps[i].token, draft;
   *next = i + 1;
   if (check->steps[i].prompt) return judge_prompt(check, i, next, err);
-  if (odd->unlike && (draft = draft_before(check, s, i)) > 0) return note(check, FACT_DRAFT_LEFT, i, draft, 0, err);
+  if (odd->unlike && (draft = draft_before(check, s, i)) > 0)
+    return check_note_token(check, FACT_DRAFT_LEFT, i, draft, 0, err);
   if (odd->other && (draft = draft_from(check, s, i)) > 0) {
     *next = i + draft + 1;
-    return note(check, FACT_DRAFT_LEFT, i + draft, draft, 0, err);
+    return check_note_token(check, FACT_DRAFT_LEFT, i + draft, draft, 0, err);
   }
   if (odd->other && check->steps[i - 1].token == token && !odd->unlike)
-    return note(check, FACT_TOKEN_AGAIN, i, token, odd->chosen, err);
-  if (odd->other) return note(check, FACT_TOKEN_NOT_SAMPLED, i, token, odd->chosen, err);
-  if (odd->unlike) return note(check, FACT_TOKEN_LOGPROB, i, odd->logprob, odd->right, err);
+    return check_note_token(check, FACT_TOKEN_AGAIN, i, token, odd->chosen, err);
+  if (odd->other) return check_note_token(check, FACT_TOKEN_NOT_SAMPLED, i, token, odd->chosen, err);
+  if (odd->unlike) return check_note_token(check, FACT_TOKEN_LOGPROB, i, odd->logprob, odd->right, err);
   return KVS_OK;
 }
 

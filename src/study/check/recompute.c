@@ -183,6 +183,14 @@ static kvs_status begin(struct work *w, struct recompute *r, struct look *look, 
   return KVS_OK;
 }
 
+/* What layer 0's rows were made of, and the evidence that the climb begins with. */
+static kvs_status find_position(struct work *w, struct evidence *evidence, kvs_error *err) {
+  recompute_evidence(w, 0, evidence);
+  kvs_status status = recompute_position(w, evidence, err);
+  recompute_evidence(w, 0, evidence); /* the search used the same memory */
+  return status;
+}
+
 kvs_status recompute_step(struct recompute *r, struct look *look, int run, int step, struct facts *facts,
                           kvs_error *err) {
   struct work w;
@@ -193,10 +201,8 @@ kvs_status recompute_step(struct recompute *r, struct look *look, int run, int s
   if (!good) return KVS_OK;
   w.facts = facts;
   struct evidence evidence;
-  recompute_evidence(&w, 0, &evidence);
-  if (recompute_position(&w, &evidence, err)) return err->status;
+  if (find_position(&w, &evidence, err)) return err->status;
   r->used = w.sure ? w.position : LOOK_NONE;
-  recompute_evidence(&w, 0, &evidence); /* the search used the same memory */
   return recompute_chain(&w, &evidence, err);
 }
 
@@ -262,9 +268,7 @@ static kvs_status sample_climb(struct recompute *r, struct look *look, int run, 
   struct evidence e;
   if (begin(&w, r, look, run, step, &good, err)) return err->status;
   if (!good) return KVS_OK;
-  recompute_evidence(&w, 0, &e);
-  if (recompute_position(&w, &e, err)) return err->status;
-  recompute_evidence(&w, 0, &e);
+  if (find_position(&w, &e, err)) return err->status;
   w.ratios = ratios, w.ratio_count = *count, w.ratio_room = MOST_RATIOS;
   kvs_status status = recompute_chain(&w, &e, err);
   *count = w.ratio_count;
