@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/out.h"
 
 /* ---- signals --------------------------------------------------------------------------------------------------- */
@@ -37,12 +37,6 @@ void decode_catch_signals(kvs_engine *engine) {
   sigaction(SIGPIPE, NULL, &old);
   pipe_kills = old.sa_handler == SIG_DFL;
   signal(SIGPIPE, SIG_IGN);
-}
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- text ------------------------------------------------------------------------------------------------------ */
@@ -104,10 +98,10 @@ static kvs_status generate(struct decode *d, kvs_error *err) {
               "taken\n",
               d->fed - 1);
     }
-    double start = now();
+    double start = kvs_now();
     kvs_status status = kvs_engine_decode(d->engine, token, KVS_SAMPLED, err);
     if (status != KVS_OK) return status;
-    d->seconds += now() - start;
+    d->seconds += kvs_now() - start;
     d->generated++;
     d->fed++;
     if (token == config->eos_token) return KVS_OK; /* the mark itself is no text */

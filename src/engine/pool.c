@@ -13,8 +13,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/signals.h"
-#include "engine/share.h"
 
 #define SPINS 2000 /* pauses before a thread goes to sleep: a few tens of microseconds */
 

@@ -1,6 +1,7 @@
 /* prefill.c: many tokens in one batch. The same operations as in step.c, on rows of tokens at once, and the causal mask: token r
  * of the batch attends to the P rows before the batch and to rows P .. P+r, though later rows are in the cache already. That
  * mask is all that prefill has and decode has not; the sums are the same, so the bits are too. */
+#include "base/clock.h"
 #include "engine/ops.h"
 #include "engine/share.h"
 #include "engine/step.h"

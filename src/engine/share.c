@@ -1,16 +1,10 @@
 /* share.c: planning, embedding and reporting, the same in decode and in prefill. */
 #include "engine/share.h"
 
+#include "base/clock.h"
 #include "engine/ops.h"
 
 #include <string.h>
-#include <time.h>
-
-double kvs_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static kvs_situation situation_at(const kvs_engine *e, const kvs_place *p, int layer) {
   return (kvs_situation){.config = &e->model->config,

@@ -32,7 +32,4 @@ kvs_status kvs_report(kvs_engine *e, kvs_moment *moment, kvs_phase phase, int la
 /* Counts tokens that have been fed, and remembers those of the prompt. */
 void kvs_count_fed(kvs_engine *e, const int *tokens, int count, kvs_source source);
 
-/* Seconds on a clock that only goes forward. */
-double kvs_now(void);
-
 #endif

@@ -3,6 +3,7 @@
  * Read it from top to bottom: it is the nine moments of one-token attention, in their order. The arrays' shapes stand
  * beside them; h runs over heads, i over cache rows. What a correct step does is decided in plan.c, before it starts.
  */
+#include "base/clock.h"
 #include "engine/ops.h"
 #include "engine/share.h"
 #include "engine/step.h"

@@ -1,8 +1,7 @@
 /* app.c: the loop: a key or a moment's time, the next state, the screen. */
 #include "tui/app.h"
 
-#include <time.h>
-
+#include "base/clock.h"
 #include "study/live/live.h"
 #include "tui/drive.h"
 #include "tui/sql_panel.h"
@@ -30,12 +29,6 @@ struct app {
   bool ending; /* a signal wants us to end: what is open is closed first */
 };
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Where the terminal's own cursor belongs: in what is typed, on the line above the last, where the screen has marked it. */
 static void input_place(const struct drive *d, int *row, int *column) {
   *row = *column = -1;
@@ -62,7 +55,7 @@ static kvs_status draw(struct app *a, kvs_error *err) {
 /* Milliseconds until something is due: for ever, unless it plays or follows. */
 static int patience(const struct app *a) {
   const struct state *s = &a->drive.state;
-  double due = -1, at = now();
+  double due = -1, at = kvs_now();
   if (a->drive.cells.unfinished) return 0; /* the rest of the view, as soon as no key is waiting */
   if (s->playing) due = a->played + 1 / state_pace(s);
   if (s->following && (due < 0 || a->looked + LOOK_EVERY < due)) due = a->looked + LOOK_EVERY;
@@ -92,7 +85,7 @@ static void interrupt_query(struct app *a, bool suspend) {
  * the screen stays as it is but for one line. */
 static bool wants_to_stop(void *context) {
   struct app *a = context;
-  double at = now();
+  double at = kvs_now();
   if (at - a->polled < POLL_EVERY) return false;
   a->polled = at;
   if (!a->said && at - a->asked > SAY_AFTER) say_busy(a);
@@ -134,7 +127,7 @@ static void take_key(struct app *a, int key) {
   }
   bool played = a->drive.state.playing;
   a->dirty = true;
-  a->asked = now();
+  a->asked = kvs_now();
   a->said = false;
   if (key == TERM_SUSPEND) {
     term_suspend();
@@ -143,12 +136,12 @@ static void take_key(struct app *a, int key) {
     serve_terminal(a);
     live_news(&a->drive); /* which may have been put off while a line was typed, or a question answered */
   }
-  if (!played) a->played = now(); /* the first moment comes after a full pause */
+  if (!played) a->played = kvs_now(); /* the first moment comes after a full pause */
 }
 
 /* What time brings: another moment, another step in the file. A trace is looked at on a key too, if it has been a while. */
 static void take_time(struct app *a) {
-  double at = now();
+  double at = kvs_now();
   if (at - a->looked >= LOOK_EVERY) {
     a->dirty |= drive_refresh(&a->drive);
     a->looked = at;
@@ -178,7 +171,7 @@ static kvs_status loop(struct app *a, kvs_error *err) {
 }
 
 kvs_status app_run(struct look *look, const struct app_options *options, int *signal, kvs_error *err) {
-  struct app a = {.dirty = true, .looked = now()};
+  struct app a = {.dirty = true, .looked = kvs_now()};
   kvs_status status = drive_init(&a.drive, look, options->name, options->start, err);
   if (a.drive.sql) {
     a.drive.sql->interrupted = wants_to_stop;

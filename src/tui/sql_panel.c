@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <sqlite3.h>
 
+#include "base/clock.h"
 #include "tui/cells.h"
 
 /* A single instruction cannot be interrupted, so no value may be so long that one takes noticeable time. The longest BLOB of a
@@ -49,12 +49,6 @@ void sql_panel_free(struct sql_panel *p) {
 }
 
 /* ---- taking rows ---------------------------------------------------------------------------------------------------- */
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Makes room for `more` elements behind `used`; false when out of memory. */
 static bool grow(void *block, size_t *room, size_t used, size_t more, size_t size) {
@@ -263,7 +257,7 @@ void sql_panel_ask(struct sql_panel *p, const char *query) {
     snprintf(p->error, sizeof p->error, "out of memory");
     return;
   }
-  double began = now();
+  double began = kvs_now();
   int longest = sqlite3_limit(p->db, SQLITE_LIMIT_LENGTH, LONGEST_VALUE);
   sqlite3_progress_handler(p->db, SQL_POLL_EVERY, poll_interrupted, p);
   run_query(p);
@@ -271,7 +265,7 @@ void sql_panel_ask(struct sql_panel *p, const char *query) {
   sqlite3_limit(p->db, SQLITE_LIMIT_LENGTH, longest);
   /* A BEGIN that stayed open would show the trace as it was then for ever. */
   if (!sqlite3_get_autocommit(p->db)) sqlite3_exec(p->db, "ROLLBACK", NULL, NULL, NULL);
-  p->seconds = now() - began;
+  p->seconds = kvs_now() - began;
 }
 
 /* ---- history -------------------------------------------------------------------------------------------------------- */

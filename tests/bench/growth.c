@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "engine/share.h"
 #include "model/weights.h"
 #include "tests/support/memory_model.h"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "engine/pool.h"
 #include "engine/share.h"
 #include "tests/support/memory_model.h"

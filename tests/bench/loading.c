@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "engine/share.h"
 #include "kvstep/tokenizer.h"
 #include "model/weights.h"

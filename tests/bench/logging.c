@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "engine/pool.h"
 #include "engine/share.h"
 #include "model/weights.h"

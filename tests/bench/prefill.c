@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "engine/ops.h"
 #include "engine/share.h"
 #include "model/weights.h"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "engine/share.h"
 #include "kvstep/trace.h"
 #include "study/look/look.h"

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "engine/pool.h"
 #include "engine/share.h"
 #include "tests/support/memory_model.h"
