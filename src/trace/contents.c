@@ -136,6 +136,15 @@ static kvs_status extend_numbers(kvs_trace *trace, const kvs_config *config, kvs
   return kvs_trace_exec(trace, sql, err);
 }
 
+static kvs_status find_stat_type(kvs_trace *trace, kvs_error *err) {
+  static const char sql[] =
+      "SELECT EXISTS (SELECT 1 FROM pragma_table_info('head_stat', 'main') WHERE name = 'max_weight' AND type <> '')";
+  int64_t yes = 0;
+  kvs_status status = kvs_trace_value(trace, sql, &yes, err);
+  trace->stat_is_real = yes;
+  return status;
+}
+
 kvs_status kvs_trace_prepare_file(kvs_trace *trace, const kvs_trace_source *source, kvs_error *err) {
   int64_t objects = 0, id = 0, version = 0;
   kvs_status status = kvs_trace_value(trace, "SELECT count(*) FROM sqlite_schema", &objects, err);
@@ -149,6 +158,7 @@ kvs_status kvs_trace_prepare_file(kvs_trace *trace, const kvs_trace_source *sour
     status = kvs_fail(err, KVS_ERR_INPUT, "%s: not a trace of version %d; write to another file", trace->path,
                       KVS_TRACE_VERSION);
   if (status == KVS_OK && objects > 0) status = kvs_trace_check_tables(trace->db, trace->path, err);
+  if (status == KVS_OK) status = find_stat_type(trace, err);
   if (status == KVS_OK) status = compare_runs(trace, source, &runs, err);
   if (status == KVS_OK) status = kvs_trace_value(trace, "SELECT EXISTS (SELECT 1 FROM token)", &tokens, err);
   if (status == KVS_OK) status = tokens > 0 ? compare_tokens(trace, source, err) : write_tokens(trace, source, err);

@@ -54,7 +54,7 @@ CREATE TABLE step (
   logprob             REAL,    -- ln of this token's probability as the step before saw it; NULL for the first
   seconds             REAL,    -- wall clock; in prefill the batch's time divided by its tokens
   PRIMARY KEY (run, step)
-);
+) WITHOUT ROWID;
 CREATE INDEX step_by_length ON step (run, cache_length_before); -- finds the step that appended a row
 
 CREATE TABLE event (
@@ -147,15 +147,15 @@ CREATE TABLE divergence (
   logprob_b          REAL,
   attention_distance REAL,    -- how far apart the attention weights are: 0 alike, 1 disjoint
   PRIMARY KEY (run_a, run_b, step)
-);
+) WITHOUT ROWID;
 
 -- ---- private tables: they may change without notice ------------------------------------------------------------------
 
 CREATE TABLE head_stat (
-  -- head_summary's numbers, stored by a writer that has them at hand.
+  -- head_summary's numbers, stored by a writer that has them at hand. An INTEGER takes half the room of a REAL: a weight's is its
+  -- float32's 32 bits, signed; weight_sum's counts 2^-53 from 1 on. What is a REAL is the number itself; no type, so that it stays one.
   run INTEGER NOT NULL, step INTEGER NOT NULL, layer INTEGER NOT NULL, head INTEGER NOT NULL,
-  entropy REAL, max_weight REAL, max_row INTEGER, self_weight REAL, first_weight REAL, previous_weight REAL,
-  weight_sum REAL,
+  entropy REAL, max_weight, max_row INTEGER, self_weight, first_weight, previous_weight, weight_sum,
   PRIMARY KEY (run, step, layer, head),
   FOREIGN KEY (run, step, layer, head) REFERENCES head_step DEFERRABLE INITIALLY DEFERRED
 ) WITHOUT ROWID;
@@ -338,13 +338,22 @@ SELECT
   layer,
   head,
   entropy,          -- -Σ w·ln w in nats: 0 looks at one row, ln(rows) at all alike
-  max_weight,       -- the largest weight …
+  CASE typeof(max_weight) WHEN 'integer'
+    THEN ((max_weight & 8388607) + m.hidden) * m.scale * m.again - m.minus ELSE max_weight END AS max_weight,  -- the largest weight …
   max_row,          -- … and its row, the first among equals
-  self_weight,      -- the weight of itself
-  first_weight,     -- the weight of row 0 (an "attention sink" if it is large)
-  previous_weight,  -- the weight of the row before itself; NULL where there is none
-  weight_sum        -- 1 but for rounding; like entropy NULL if a weight is NaN
+  CASE typeof(self_weight) WHEN 'integer'
+    THEN ((self_weight & 8388607) + i.hidden) * i.scale * i.again - i.minus ELSE self_weight END AS self_weight,  -- the weight of itself
+  CASE typeof(first_weight) WHEN 'integer'
+    THEN ((first_weight & 8388607) + f.hidden) * f.scale * f.again - f.minus ELSE first_weight END AS first_weight,  -- the weight of row 0 (an "attention sink" if it is large)
+  CASE typeof(previous_weight) WHEN 'integer'
+    THEN ((previous_weight & 8388607) + p.hidden) * p.scale * p.again - p.minus ELSE previous_weight END AS previous_weight,  -- the weight of the row before itself; NULL where there is none
+  CASE typeof(weight_sum) WHEN 'integer'
+    THEN 1 + weight_sum / 9007199254740992.0 ELSE weight_sum END AS weight_sum  -- 1 but for rounding; like entropy NULL if a weight is NaN
 FROM head_stat
+LEFT JOIN float_scale AS m ON m.high = (max_weight >> 23) & 511
+LEFT JOIN float_scale AS i ON i.high = (self_weight >> 23) & 511
+LEFT JOIN float_scale AS f ON f.high = (first_weight >> 23) & 511
+LEFT JOIN float_scale AS p ON p.high = (previous_weight >> 23) & 511
 UNION ALL
 SELECT
   h.run,

@@ -50,6 +50,7 @@ struct kvs_trace {
   bool inspected;         /* the file that is there now was looked at in kvs_trace_create */
   uint64_t device, inode; /* it is this one */
   bool checked;           /* the file is of the model and the vocabulary that are being written */
+  bool stat_is_real;      /* its head_stat is of an earlier schema.sql, whose columns take a REAL for each number */
   bool made_file;   /* this trace created the file, and nothing has come of it yet: no step, no run that was ended */
   bool committed;   /* this trace has committed something */
   unsigned told;    /* KVS_TOLD_…: what is wrong with the file, told since the last commit; it is told once */

@@ -120,6 +120,26 @@ static kvs_status write_kv_row(kvs_trace *trace, const kvs_moment *m, kvs_error 
   return kvs_trace_run(trace, insert, err);
 }
 
+/* As head_stat keeps it: the float's bits. A NaN is left NULL. */
+static void bind_weight(const kvs_trace *trace, sqlite3_stmt *insert, int at, float weight) {
+  int32_t bits;
+  memcpy(&bits, &weight, sizeof bits);
+  if (trace->stat_is_real)
+    sqlite3_bind_double(insert, at, (double)weight);
+  else if (!isnan(weight))
+    sqlite3_bind_int(insert, at, bits);
+}
+
+/* By how many 2^-53 it is above 1, a whole number for every double from 0.5 to 2; far from 1, where that would take as much room,
+ * the sum itself. */
+static void bind_weight_sum(const kvs_trace *trace, sqlite3_stmt *insert, int at, double sum) {
+  double above = (sum - 1) * 0x1p53;
+  if (trace->stat_is_real || !(fabs(above) < 0x1p47))
+    sqlite3_bind_double(insert, at, sum);
+  else
+    sqlite3_bind_int64(insert, at, (sqlite3_int64)above);
+}
+
 /* head_summary's numbers of weights [rows]; `self` is the row that this step appends. A NaN is stored as NULL. */
 static kvs_status write_head_stat(kvs_trace *trace, const kvs_moment *m, int head, kvs_error *err) {
   const float *w = m->weights + (size_t)head * (size_t)m->rows;
@@ -134,12 +154,12 @@ static kvs_status write_head_stat(kvs_trace *trace, const kvs_moment *m, int hea
   sqlite3_bind_int(insert, 3, m->layer);
   sqlite3_bind_int(insert, 4, head);
   if (rows > 0) sqlite3_bind_double(insert, 5, entropy);
-  if (best >= 0) sqlite3_bind_double(insert, 6, (double)w[best]);
+  if (best >= 0) bind_weight(trace, insert, 6, w[best]);
   if (best >= 0) sqlite3_bind_int(insert, 7, best);
-  if (self >= 0 && self < rows) sqlite3_bind_double(insert, 8, (double)w[self]);
-  if (rows > 0) sqlite3_bind_double(insert, 9, (double)w[0]);
-  if (self >= 1 && self <= rows) sqlite3_bind_double(insert, 10, (double)w[self - 1]);
-  if (rows > 0) sqlite3_bind_double(insert, 11, sum);
+  if (self >= 0 && self < rows) bind_weight(trace, insert, 8, w[self]);
+  if (rows > 0) bind_weight(trace, insert, 9, w[0]);
+  if (self >= 1 && self <= rows) bind_weight(trace, insert, 10, w[self - 1]);
+  if (rows > 0) bind_weight_sum(trace, insert, 11, sum);
   return kvs_trace_run(trace, insert, err);
 }
 

@@ -33,7 +33,7 @@ CREATE TABLE step (run INTEGER NOT NULL REFERENCES run DEFERRABLE INITIALLY DEFE
   step INTEGER NOT NULL CHECK (step >= 0), mode TEXT CHECK (mode IN ('prefill', 'decode')),
   token INTEGER NOT NULL REFERENCES token DEFERRABLE INITIALLY DEFERRED,
   source TEXT CHECK (source IN ('prompt', 'sampled', 'forced')), cache_length_before INTEGER, position INTEGER,
-  cache_length_after INTEGER, logprob REAL, seconds REAL, PRIMARY KEY (run, step));
+  cache_length_after INTEGER, logprob REAL, seconds REAL, PRIMARY KEY (run, step)) WITHOUT ROWID;
 CREATE INDEX step_by_length ON step (run, cache_length_before);
 CREATE TABLE event (run INTEGER NOT NULL, step INTEGER NOT NULL, seq INTEGER NOT NULL,
   phase TEXT NOT NULL CHECK (phase IN ('read_length', 'embed', 'project', 'append', 'score', 'softmax', 'mix', 'output',
@@ -65,10 +65,10 @@ CREATE TABLE top_token (run INTEGER NOT NULL, step INTEGER NOT NULL, rank INTEGE
 CREATE TABLE divergence (run_a INTEGER NOT NULL REFERENCES run (run) DEFERRABLE INITIALLY DEFERRED,
   run_b INTEGER NOT NULL REFERENCES run (run) DEFERRABLE INITIALLY DEFERRED, step INTEGER NOT NULL, kl REAL,
   max_abs_logit REAL, top1_same INTEGER CHECK (top1_same IN (0, 1)), logprob_a REAL, logprob_b REAL,
-  attention_distance REAL, PRIMARY KEY (run_a, run_b, step));
+  attention_distance REAL, PRIMARY KEY (run_a, run_b, step)) WITHOUT ROWID;
 CREATE TABLE head_stat (run INTEGER NOT NULL, step INTEGER NOT NULL, layer INTEGER NOT NULL, head INTEGER NOT NULL,
-  entropy REAL, max_weight REAL, max_row INTEGER, self_weight REAL, first_weight REAL, previous_weight REAL,
-  weight_sum REAL, PRIMARY KEY (run, step, layer, head),
+  entropy REAL, max_weight, max_row INTEGER, self_weight, first_weight, previous_weight, weight_sum,
+  PRIMARY KEY (run, step, layer, head),
   FOREIGN KEY (run, step, layer, head) REFERENCES head_step DEFERRABLE INITIALLY DEFERRED) WITHOUT ROWID;
 CREATE TABLE step_stat (run INTEGER NOT NULL, step INTEGER NOT NULL, entropy REAL, PRIMARY KEY (run, step),
   FOREIGN KEY (run, step) REFERENCES step DEFERRABLE INITIALLY DEFERRED) WITHOUT ROWID;

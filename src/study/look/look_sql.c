@@ -25,9 +25,11 @@ const char *const look_sql[ASK_COUNT] = {
     [ASK_TOP] = "SELECT p.token, coalesce(p.token_text, t.text), p.logit, p.probability"
                 " FROM main.top_token AS p LEFT JOIN main.token AS t ON t.token = p.token"
                 " WHERE p.run = ?1 AND p.step = ?2 ORDER BY p.rank",
-    [ASK_STORED_SUMMARY] = "SELECT entropy, max_weight, self_weight, first_weight, previous_weight, weight_sum, max_row"
+    /* As the view head_summary reads and reckons them; that one may have been made to read an attached trace. */
+    [ASK_STORED_SUMMARY] = "SELECT entropy, f32_of_bits(max_weight), f32_of_bits(self_weight),"
+                           " f32_of_bits(first_weight), f32_of_bits(previous_weight), CASE typeof(weight_sum)"
+                           " WHEN 'integer' THEN 1 + weight_sum / 9007199254740992.0 ELSE weight_sum END, max_row"
                            " FROM main.head_stat WHERE run = ?1 AND step = ?2 AND layer = ?3 AND head = ?4",
-    /* As the view head_summary reckons them; that one may have been made to read an attached trace. */
     [ASK_SUMMARY] = "SELECT f32_entropy(h.weights), f32_max(h.weights),"
                     " f32(h.weights, coalesce(s.cache_length_before, f32_count(h.weights) - 1)), f32(h.weights, 0),"
                     " f32(h.weights, coalesce(s.cache_length_before, f32_count(h.weights) - 1) - 1),"

@@ -1,6 +1,7 @@
 /* scalars.c: SQL functions over BLOBs of little-endian float32.
  *
  *   f32(blob, i)              the i-th number, from 0; NULL past either end
+ *   f32_of_bits(n)            the float32 whose 32 bits are the integer n; anything else as it is
  *   f32_count(blob)           how many numbers
  *   f32_sum(blob)             their sum; NULL if one is NaN
  *   f32_max(blob)             the largest, and
@@ -20,13 +21,16 @@
 
 SQLITE_EXTENSION_INIT3
 
-/* Little-endian whatever the machine is; the alignment of a BLOB is not ours to know. */
-static double load(const unsigned char *bytes, sqlite3_int64 i) {
-  const unsigned char *b = bytes + 4 * i;
-  uint32_t bits = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+static double of_bits(uint32_t bits) {
   float value;
   memcpy(&value, &bits, sizeof value);
   return value;
+}
+
+/* Little-endian whatever the machine is; the alignment of a BLOB is not ours to know. */
+static double load(const unsigned char *bytes, sqlite3_int64 i) {
+  const unsigned char *b = bytes + 4 * i;
+  return of_bits((uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24);
 }
 
 static void fail(sqlite3_context *context, char *message) {
@@ -63,6 +67,14 @@ static void f32(sqlite3_context *context, int argc, sqlite3_value **argv) {
   if (sqlite3_value_type(argv[1]) == SQLITE_NULL || !vector(context, argv[0], &bytes, &count)) return;
   sqlite3_int64 i = sqlite3_value_int64(argv[1]);
   if (i >= 0 && i < count) sqlite3_result_double(context, load(bytes, i));
+}
+
+static void f32_of_bits(sqlite3_context *context, int argc, sqlite3_value **argv) {
+  (void)argc;
+  if (sqlite3_value_type(argv[0]) == SQLITE_INTEGER)
+    sqlite3_result_double(context, of_bits((uint32_t)sqlite3_value_int64(argv[0])));
+  else
+    sqlite3_result_value(context, argv[0]);
 }
 
 static void f32_count(sqlite3_context *context, int argc, sqlite3_value **argv) {
@@ -174,6 +186,7 @@ int kvs_sql_scalars(sqlite3 *db) {
     void (*function)(sqlite3_context *, int, sqlite3_value **);
   } table[] = {
       {"f32", 2, f32},
+      {"f32_of_bits", 1, f32_of_bits},
       {"f32_count", 1, f32_count},
       {"f32_sum", 1, f32_sum},
       {"f32_max", 1, f32_max},

@@ -59,7 +59,14 @@ FROM main.step;
 
 DROP VIEW IF EXISTS temp.head_summary;
 CREATE TEMP VIEW head_summary AS
-SELECT run, step, layer, head, entropy, max_weight, max_row, self_weight, first_weight, previous_weight, weight_sum
+SELECT
+  run, step, layer, head, entropy,
+  f32_of_bits(max_weight) AS max_weight,
+  max_row,
+  f32_of_bits(self_weight) AS self_weight,
+  f32_of_bits(first_weight) AS first_weight,
+  f32_of_bits(previous_weight) AS previous_weight,
+  CASE typeof(weight_sum) WHEN 'integer' THEN 1 + weight_sum / 9007199254740992.0 ELSE weight_sum END AS weight_sum
 FROM main.head_stat
 UNION ALL
 SELECT
