@@ -139,6 +139,8 @@ static const char *const places[] = {
     "top_token.logit",
     "top_token.probability",
     "head_stat.max_row",
+    "head_stat.max_weight",
+    "head_stat.weight_sum",
     "event.cache_length",
     "event.layer",
     "event.step",

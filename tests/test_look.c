@@ -144,7 +144,7 @@ static void summaries_stored_and_reckoned(void **state) {
   (void)state;
   sql("INSERT INTO head_step (run, step, layer, head, weights) VALUES (1, 1, 0, 0, X'0000803E0000403F'),"
       " (1, 1, 0, 1, X'0000803E0000403F'), (1, 1, 1, 0, NULL);"
-      "INSERT INTO head_stat VALUES (1, 1, 0, 1, 9, 8, 7, 6, 5, 4, 3)");
+      "INSERT INTO head_stat VALUES (1, 1, 0, 1, 9, 8.0, 7, 6.0, 5.0, 4.0, 3.0)");
   const struct look_summary *s = look_summary(look, 1, 1, 0, 1);
   same(s->entropy, 9), same(s->max_weight, 8), same(s->self_weight, 6), same(s->first_weight, 5);
   same(s->previous_weight, 4), same(s->weight_sum, 3), assert_int_equal(s->max_row, 7);

@@ -186,7 +186,6 @@ int kvs_sql_scalars(sqlite3 *db) {
     void (*function)(sqlite3_context *, int, sqlite3_value **);
   } table[] = {
       {"f32", 2, f32},
-      {"f32_of_bits", 1, f32_of_bits},
       {"f32_count", 1, f32_count},
       {"f32_sum", 1, f32_sum},
       {"f32_max", 1, f32_max},
@@ -195,6 +194,7 @@ int kvs_sql_scalars(sqlite3 *db) {
       {"f32_entropy", 1, f32_entropy},
       {"f32_softmax_entropy", 1, f32_softmax_entropy},
       {"dot", 2, dot},
+      {"f32_of_bits", 1, f32_of_bits},
   };
   int rc = SQLITE_OK;
   for (unsigned i = 0; rc == SQLITE_OK && i < sizeof table / sizeof *table; i++)
