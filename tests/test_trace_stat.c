@@ -111,8 +111,7 @@ static void assert_types(const char *path, const char *weights, const char *sums
       "SELECT typeof(first_weight) FROM head_stat UNION SELECT typeof(previous_weight) FROM head_stat) "
       "SELECT group_concat(t) FROM (SELECT t FROM t ORDER BY t)",
       weights);
-  assert_text(db,
-              "SELECT group_concat(typeof(weight_sum)) FROM (SELECT weight_sum FROM head_stat ORDER BY step, head)",
+  assert_text(db, "SELECT group_concat(typeof(weight_sum)) FROM (SELECT weight_sum FROM head_stat ORDER BY step, head)",
               sums);
   sqlite3_close(db);
 }
@@ -127,7 +126,8 @@ static void a_new_file_keeps_the_bits(void **state) {
 
 static const char earlier_tables[] =
     "DROP TABLE head_stat;"
-    "CREATE TABLE head_stat (run INTEGER NOT NULL, step INTEGER NOT NULL, layer INTEGER NOT NULL, head INTEGER NOT NULL,"
+    "CREATE TABLE head_stat (run INTEGER NOT NULL, step INTEGER NOT NULL, layer INTEGER NOT NULL, head INTEGER NOT "
+    "NULL,"
     " entropy REAL, max_weight REAL, max_row INTEGER, self_weight REAL, first_weight REAL, previous_weight REAL,"
     " weight_sum REAL, PRIMARY KEY (run, step, layer, head),"
     " FOREIGN KEY (run, step, layer, head) REFERENCES head_step DEFERRABLE INITIALLY DEFERRED) WITHOUT ROWID;"

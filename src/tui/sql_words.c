@@ -107,8 +107,9 @@ static const char *const keywords[] = {
     "SUM",      "THEN",   "UNION", "USING",        "VALUES",    "WHEN",      "WHERE",     "WITH"};
 
 /* kvstep's own; docs/trace-schema.md describes them. */
-static const char *const functions[] = {"dot",     "f32",      "f32_argmax", "f32_count",           "f32_entropy",
-                                        "f32_max", "f32_norm", "f32_sum",    "f32_softmax_entropy", "floats"};
+static const char *const functions[] = {"dot",     "f32",      "f32_argmax",  "f32_count", "f32_entropy",
+                                        "f32_max", "f32_norm", "f32_of_bits", "f32_sum",   "f32_softmax_entropy",
+                                        "floats"};
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
