@@ -54,17 +54,18 @@ static const char *ends_of(const struct logged *l, const char *run) {
  * say how many it has. All rows of a table are counted quickly, by its pages; those of one run only one by one. */
 static kvs_status lies_in_order(sqlite3 *db, const struct logged *l, bool *in_order, kvs_error *err) {
   char sql[600];
-  long long yes = 0;
+  long long all, numbered = 0;
   *in_order = false;
   if (!l->number) return KVS_OK;
-  snprintf(
-      sql, sizeof sql,
-      "WITH ends (low, high) AS MATERIALIZED (SELECT %s FROM run AS r), "
-      "whole (rows) AS MATERIALIZED (SELECT count(*) FROM %s) "
-      "SELECT total(high - low + 1) = rows AND ('%s' <> 'rowid' OR max(high) - min(low) + 1 = rows) FROM ends, whole",
-      ends_of(l, "r.run"), l->table, l->number);
-  kvs_status status = query_number(db, sql, NULL, 0, 0, &yes, err);
-  *in_order = yes == 1;
+  kvs_status status = query_rows(db, l->table, &all, err);
+  if (status != KVS_OK || all < 0) return status;
+  snprintf(sql, sizeof sql,
+           "WITH ends (low, high) AS MATERIALIZED (SELECT %s FROM run AS r) SELECT "
+           "CASE WHEN '%s' <> 'rowid' OR max(high) - min(low) + 1 = total(high - low + 1) THEN total(high - low + 1) "
+           "ELSE -1 END FROM ends",
+           ends_of(l, "r.run"), l->number);
+  status = query_number(db, sql, NULL, 0, 0, &numbered, err);
+  *in_order = numbered == all;
   return status;
 }
 

@@ -147,7 +147,7 @@ static kvs_status find_stat_type(kvs_trace *trace, kvs_error *err) {
 
 kvs_status kvs_trace_prepare_file(kvs_trace *trace, const kvs_trace_source *source, kvs_error *err) {
   int64_t objects = 0, id = 0, version = 0;
-  kvs_status status = kvs_trace_value(trace, "SELECT count(*) FROM sqlite_schema", &objects, err);
+  kvs_status status = kvs_trace_value(trace, "SELECT EXISTS (SELECT 1 FROM sqlite_schema)", &objects, err);
   int runs = 0;
   int64_t tokens = 0;
   if (status == KVS_OK && objects == 0 && !trace->made_file) status = kvs_trace_is_empty(trace->path, err);

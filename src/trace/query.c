@@ -2,8 +2,13 @@
 #include "trace/query.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#include "base/signals.h"
 
 void vector_free(struct vector *vector) {
   free(vector->values);
@@ -60,6 +65,68 @@ void query_limit(sqlite3 *db, struct query_budget *budget) {
   query_number(db, "PRAGMA main.page_size", NULL, 0, 0, &size, NULL);
   budget->left = AT_LEAST + pages * size / BYTES_PER_CALL;
   sqlite3_progress_handler(db, EACH, spend, budget);
+}
+
+/* A thread that interrupts what `db` does if it is not done in time. */
+struct watch {
+  sqlite3 *db;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  bool done; /* under mutex */
+};
+
+static void *interrupt_late(void *argument) {
+  struct watch *watch = argument;
+  struct timespec end;
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  end.tv_sec += 2;
+  pthread_mutex_lock(&watch->mutex);
+  int rc = 0;
+  while (!watch->done && rc == 0) rc = pthread_cond_timedwait(&watch->changed, &watch->mutex, &end);
+  if (!watch->done) sqlite3_interrupt(watch->db);
+  pthread_mutex_unlock(&watch->mutex);
+  return NULL;
+}
+
+/* Steps `count`, watched: SQLite's result, SQLITE_INTERRUPT too where nobody can watch. */
+static int step_watched(sqlite3_stmt *count) {
+  struct watch watch = {.db = sqlite3_db_handle(count), .mutex = PTHREAD_MUTEX_INITIALIZER};
+  pthread_condattr_t clock;
+  pthread_t thread;
+  sigset_t before;
+  pthread_condattr_init(&clock);
+  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+  pthread_cond_init(&watch.changed, &clock);
+  kvs_signals_block(&before);
+  bool watched = pthread_create(&thread, NULL, interrupt_late, &watch) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  int result = watched ? sqlite3_step(count) : SQLITE_INTERRUPT;
+  if (watched) {
+    pthread_mutex_lock(&watch.mutex);
+    watch.done = true;
+    pthread_cond_signal(&watch.changed);
+    pthread_mutex_unlock(&watch.mutex);
+    pthread_join(thread, NULL);
+  }
+  pthread_cond_destroy(&watch.changed);
+  pthread_condattr_destroy(&clock);
+  return result;
+}
+
+kvs_status query_rows(sqlite3 *db, const char *table, long long *rows, kvs_error *err) {
+  char sql[100];
+  sqlite3_stmt *count = NULL;
+  *rows = -1;
+  snprintf(sql, sizeof sql, "SELECT count(*) FROM %s", table);
+  kvs_status status = query_prepare(db, sql, NULL, 0, &count, err);
+  if (status != KVS_OK) return status;
+  int result = step_watched(count);
+  if (result == SQLITE_ROW)
+    *rows = sqlite3_column_int64(count, 0);
+  else if (result != SQLITE_INTERRUPT)
+    status = query_failed(db, err);
+  sqlite3_finalize(count);
+  return status;
 }
 
 int column_int(sqlite3_stmt *statement, int column, int missing) {

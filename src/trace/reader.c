@@ -44,7 +44,8 @@ static kvs_status check_identity(sqlite3 *db, const char *path, kvs_error *err) 
   sqlite3_int64 id = 0, version = 0, objects = 0;
   int rc = pragma(db, "PRAGMA application_id", &id);
   if (rc == SQLITE_OK) rc = pragma(db, "PRAGMA user_version", &version);
-  if (rc == SQLITE_OK && id == 0 && version == 0) rc = pragma(db, "SELECT count(*) FROM sqlite_schema", &objects);
+  if (rc == SQLITE_OK && id == 0 && version == 0)
+    rc = pragma(db, "SELECT EXISTS (SELECT 1 FROM sqlite_schema)", &objects);
   if (rc != SQLITE_OK) return explain(db, path, rc, err);
   if (id == 0 && version == 0 && objects == 0) return kvs_trace_is_empty(path, err);
   if (id != KVS_TRACE_APPLICATION_ID)
