@@ -276,6 +276,27 @@ static void endless_rows_are_counted_in_bounded_time(void **state) {
   }
 }
 
+/* The list of tables itself; the rows of indexes that SQLite makes by itself may come more than once. */
+static void an_endless_list_of_tables_is_told(void **state) {
+  (void)state;
+  unsigned char page[PAGE];
+  const char *path = in_folder("list.kvt");
+  make_trace(path, 1, NULL);
+  alter(path, "PRAGMA writable_schema = 1; INSERT INTO sqlite_schema SELECT type, name, tbl_name, rootpage, sql FROM "
+              "sqlite_schema CROSS JOIN number WHERE name = 'sqlite_autoindex_step_1' AND n BETWEEN 1 AND 300");
+  sqlite3 *db;
+  ok(kvs_trace_read(path, &db, &error));
+  sqlite3_close(db);
+  FILE *file = fopen(path, "rb");
+  assert_non_null(file);
+  assert_int_equal(fread(page, 1, PAGE, file), PAGE);
+  fclose(file);
+  assert_int_equal(page[100], 5); /* the list's root has other pages below it; the last one has such rows alone */
+  branch_out(path, page[110] << 8 | page[111]);
+  assert_status(kvs_trace_read(path, &db, &error), KVS_ERR_INPUT, __LINE__);
+  assert_says("its list of tables has no end");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_step_out_of_its_place),
@@ -287,6 +308,7 @@ int main(void) {
       cmocka_unit_test(so_many_heads_are_no_model),
       cmocka_unit_test(endless_rows_come_to_an_end),
       cmocka_unit_test(endless_rows_are_counted_in_bounded_time),
+      cmocka_unit_test(an_endless_list_of_tables_is_told),
       cmocka_unit_test(a_wrong_argument_is_told_by_its_function),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
