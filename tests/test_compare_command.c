@@ -327,6 +327,7 @@ static void what_cannot_be_compared(void **unused) {
   kvs_error err;
   begin_trace();
   add_run(1, "'none'", 5), add_run(2, "'x'", 4), add_run(3, "'y'", 5), add_run(4, "'z'", 5);
+  add_run(5, "'z'", 5);
   add_steps(1, "ab", 1), add_steps(2, "ab", 1);
   sql("INSERT INTO step (run, step, token) VALUES (3, 1000000000, 1)");
   sql("INSERT INTO step (run, step, token) VALUES (4, 0, 0);"
@@ -343,6 +344,9 @@ static void what_cannot_be_compared(void **unused) {
   comparison_free(&c);
   assert_int_equal(compare_runs(look, 1, 9, &c, &err), KVS_ERR_USAGE);
   comparison_free(&c);
+  assert_int_equal(compare_runs(look, 1, 5, &c, &err), KVS_ERR_INPUT);
+  assert_non_null(strstr(err.message, "run 5 has no steps"));
+  comparison_free(&c);
 }
 
 static void pairs_have_one_prompt(void **unused) {
@@ -351,6 +355,8 @@ static void pairs_have_one_prompt(void **unused) {
   begin_trace();
   add_run(1, "'x'", 5), add_run(2, "'none'", 5), add_run(3, "'y'", 5), add_run(4, "'none'", 5), add_run(5, "'z'", 5);
   sql("UPDATE run SET prompt = 'q' WHERE run >= 4");
+  for (int run = 1; run <= 5; run++) add_steps(run, "a", 1);
+  add_run(6, "'x'", 5); /* the last of its prompt, without a step */
   open_look();
   assert_int_equal(compare_pairs(look, pairs, 8), 3);
   assert_true(pairs[0].run_a == 2 && pairs[0].run_b == 1);
@@ -360,6 +366,7 @@ static void pairs_have_one_prompt(void **unused) {
   shut(NULL);
   begin_trace();
   add_run(1, "NULL", 5), add_run(2, "NULL", 5); /* another engine does not say */
+  add_steps(1, "a", 1), add_steps(2, "a", 1);
   open_look();
   assert_int_equal(compare_pairs(look, pairs, 8), 1);
   assert_true(pairs[0].run_a == 1 && pairs[0].run_b == 2);
@@ -552,7 +559,7 @@ static void wrong_calls(void **unused) {
   expect(2, "$K compare --fault none", "compared with");
   expect(2, "$K compare --fault off-by-one -o json --per-step --heads", "two tables");
   expect(2, "$K compare --fault stale-cache --fault-from 3", "happens before the first step");
-  expect(1, "$K compare one.db", "no two runs of this trace have the same prompt");
+  expect(1, "$K compare one.db", "no two runs of this trace have steps and the same prompt");
   expect(1, "$K compare missing.db", "missing.db");
   assert_int_equal(
       run("cp one.db less.db && $K run -m reverse -n 1 -o less.db --append && sqlite3 less.db 'ALTER TABLE "
@@ -563,6 +570,23 @@ static void wrong_calls(void **unused) {
   expect(1, "$K compare --fault off-by-one --text missing.txt", "missing.txt");
   expect(1, "$K compare --fault off-by-one --save two.db", "exists already");
   expect(1, "$K compare --fault off-by-one -o csv > /dev/full", "");
+}
+
+/* A run that was stopped before its first step is no reference, and says nothing beside one. */
+static void runs_without_steps(void **unused) {
+  (void)unused;
+#define EMPTY(runs) "sqlite3 empty.db 'DELETE FROM step WHERE run IN (" runs ")'"
+  assert_int_equal(run("for f in none none off-by-one; do $K run -m reverse -n 2 -o empty.db --append --fault $f; done "
+                       "&& cp empty.db three.db && " EMPTY("1")),
+                   0);
+  expect(0, "$K compare empty.db", "note: run 1 has no steps, so it is left out\n");
+  expect(0, "$K compare empty.db", "off-by-one (run 3) against correct (run 2)");
+  expect(1, "$K compare empty.db 1 3", "empty.db: run 1 has no steps");
+  expect(1, "$K compare empty.db 3 1", "empty.db: run 1 has no steps");
+  assert_int_equal(run(EMPTY("2")), 0);
+  expect(1, "$K compare empty.db", "note: 2 runs have no steps, run 1 the first of them; they are left out\n");
+  expect(1, "$K compare empty.db", "no two runs of this trace have steps and the same prompt");
+#undef EMPTY
 }
 
 static void a_read_only_trace_is_compared(void **unused) {
@@ -634,6 +658,7 @@ int main(void) {
       cmocka_unit_test(perplexity_without_a_cache),
       cmocka_unit_test(where_the_context_ends),
       cmocka_unit_test(wrong_calls),
+      cmocka_unit_test(runs_without_steps),
       cmocka_unit_test(a_read_only_trace_is_compared),
       cmocka_unit_test(the_page_says_it),
       cmocka_unit_test(the_same_bits_each_time),

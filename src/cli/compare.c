@@ -10,6 +10,7 @@
 #include "cli/compare_save.h"
 #include "cli/model_files.h"
 #include "study/compare/compare_trace.h"
+#include "trace/query.h"
 
 #define MOST 256 /* comparisons at once */
 
@@ -68,6 +69,23 @@ static int run_number(const struct command *command, const char *word, int *run)
   return -1;
 }
 
+/* Runs that were stopped before their first step, or have just begun. */
+static void note_left_out(struct look *look) {
+  static const char without[] = "FROM (SELECT run FROM main.run ORDER BY run LIMIT 1000) AS r WHERE NOT EXISTS "
+                                "(SELECT 1 FROM main.step AS s WHERE s.run = r.run)";
+  long long count = 0, first = 0;
+  char sql[300];
+  snprintf(sql, sizeof sql, "SELECT count(*) %s", without);
+  if (query_number(look_db(look), sql, NULL, 0, 0, &count, NULL) != KVS_OK || count == 0) return;
+  snprintf(sql, sizeof sql, "SELECT min(run) %s", without);
+  if (query_number(look_db(look), sql, NULL, 0, 0, &first, NULL) != KVS_OK) return;
+  if (count == 1)
+    fprintf(stderr, "kvstep: note: run %lld has no steps, so it is left out\n", first);
+  else
+    fprintf(stderr, "kvstep: note: %lld runs have no steps, run %lld the first of them; they are left out\n", count,
+            first);
+}
+
 static int choose_pairs(const struct command *command, const struct arguments *arguments, struct look *look,
                         struct compare_pair *pairs, int *count) {
   if (arguments->count == 2) return usage_error(command, "one run is named, and two are compared: RUN_A and RUN_B");
@@ -78,11 +96,13 @@ static int choose_pairs(const struct command *command, const struct arguments *a
     if (code < 0 && pairs[0].run_a == pairs[0].run_b) return usage_error(command, "a run is not compared with itself");
     return code;
   }
+  note_left_out(look);
   *count = compare_pairs(look, pairs, MOST);
   if (*count == MOST)
     fprintf(stderr, "kvstep: note: the first %d pairs are compared; name two runs for others\n", MOST);
   if (*count) return -1;
-  fputs("kvstep: no two runs of this trace have the same prompt; add one with kvstep run … -o TRACE --append --fault "
+  fputs("kvstep: no two runs of this trace have steps and the same prompt; add one with kvstep run … -o TRACE --append "
+        "--fault "
         "NAME, name two, as 1 2, or let kvstep compare --fault NAME make both\n",
         stderr);
   return EXIT_BAD;

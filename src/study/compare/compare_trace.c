@@ -159,6 +159,14 @@ static kvs_status check_shapes(const struct look_run *a, const struct look_run *
   return KVS_OK;
 }
 
+static kvs_status check_steps(const struct look_run *run, kvs_error *err) {
+  if (run->steps != 0) return KVS_OK;
+  return kvs_fail(err, KVS_ERR_INPUT,
+                  "run %d has no steps, so there is nothing to compare; name two runs that have some, as `kvstep info` "
+                  "lists them",
+                  run->run);
+}
+
 static void name_run(const struct look_run *run, char *name, size_t size) {
   bool none = strcmp(run->fault, "none") == 0;
   snprintf(name, size, "%s", none ? "correct" : *run->fault ? run->fault : *run->engine ? run->engine : "unknown");
@@ -201,6 +209,8 @@ kvs_status compare_runs(struct look *look, int run_a, int run_b, struct comparis
   const struct look_run a = *look_run(look, run_a), b = *look_run(look, run_b);
   p.a = &a, p.b = &b;
   kvs_status status = check_shapes(&a, &b, err);
+  if (status == KVS_OK) status = check_steps(&a, err);
+  if (status == KVS_OK) status = check_steps(&b, err);
   if (status != KVS_OK) return status;
   out->n_layer = a.n_layer, out->n_head = a.n_head;
   name_run(&a, out->name_a, sizeof out->name_a);
@@ -215,7 +225,8 @@ kvs_status compare_runs(struct look *look, int run_a, int run_b, struct comparis
 /* ?1: whether run_a must be without a fault. */
 static int ask_pairs(struct look *look, int correct, struct compare_pair *pairs, int most) {
   static const char sql[] = /* a trace of anybody's may have any number of runs: its first ones are enough */
-      "WITH few AS (SELECT run, prompt, fault FROM main.run ORDER BY run LIMIT 1000)"
+      "WITH few AS (SELECT * FROM (SELECT run, prompt, fault FROM main.run ORDER BY run LIMIT 1000) AS r"
+      " WHERE EXISTS (SELECT 1 FROM main.step AS s WHERE s.run = r.run))"
       " SELECT a, b FROM (SELECT (SELECT min(a.run) FROM few AS a WHERE a.prompt IS b.prompt AND (a.fault IS 'none' OR"
       " NOT ?1)) AS a, b.run AS b FROM few AS b) WHERE a <> b ORDER BY b";
   sqlite3_stmt *statement = NULL;

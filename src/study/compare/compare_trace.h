@@ -21,11 +21,11 @@ bool compare_find_first(struct look *look, const struct look_run *a, const struc
                         struct compare_first *first);
 
 /* Compares run_b with run_a. *out is freed with comparison_free, also after a failure.
- * Errors: KVS_ERR_USAGE (no such run), KVS_ERR_INPUT (runs of other shapes; a damaged trace), KVS_ERR_MEMORY. */
+ * Errors: KVS_ERR_USAGE (no such run), KVS_ERR_INPUT (runs of other shapes or without steps; a damaged trace), KVS_ERR_MEMORY. */
 kvs_status compare_runs(struct look *look, int run_a, int run_b, struct comparison *out, kvs_error *err);
 
 /* The pairs worth comparing: each run with the first run of the same prompt that has no fault; or if no run is without, with the first of its
- * prompt. Writes at most `most`, in the order of the later runs; returns how many. */
+ * prompt. Runs without steps are left out. Writes at most `most`, in the order of the later runs; returns how many. */
 struct compare_pair {
   int run_a, run_b;
 };
