@@ -147,6 +147,13 @@ static void test_attention(void **state) { /* D3, D4, D5, D6, D12, the mix */
          false, "mask-corner", 5);
   EXPECT("UPDATE head_step SET weights = CAST(zeroblob(4) || substr(weights, 5) AS BLOB) WHERE step = 5 AND layer = 1",
          false, "wrong-rows", 5);
+  /* 0.25 and 0.75244140625: 1.00244 in all, which float16 (spaced 1/2048 there) may come to, and one bit finer may not. */
+  EXPECT("UPDATE head_step SET q = NULL, scores = NULL, out = NULL, weights = X'0000803E00A0403F' WHERE step = 1",
+         false, NULL, -1);
+  EXPECT("UPDATE head_step SET q = NULL, scores = NULL, out = NULL, weights = X'0000803E00B0403F' WHERE step = 1",
+         false, "softmax-extent", 1);
+  EXPECT("UPDATE head_step SET q = NULL, scores = NULL, out = NULL, weights = X'0000803E01A0403F' WHERE step = 1",
+         false, "softmax-extent", 1);
   EXPECT("UPDATE kv_row SET v = zeroblob(length(v)) WHERE step = 4", false, "k-without-v", 4);
   EXPECT("UPDATE kv_row SET k = zeroblob(length(k)), v = zeroblob(length(v)) WHERE step >= 7", false,
          "row-never-written", 7);

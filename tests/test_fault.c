@@ -340,6 +340,27 @@ static void leaves_rows_of_an_earlier_prompt(void **state) {
   assert_true(isnan(all->step[0].step.logprob));
 }
 
+/* A quarter of so short a context is one row, or none. */
+static void leaves_rows_where_there_is_room(void **state) {
+  (void)state;
+  for (int n_ctx = 3; n_ctx <= 4; n_ctx++) {
+    seen all = {0};
+    kvs_error err;
+    kvs_engine *e;
+    kvs_config narrow = shape;
+    narrow.n_ctx = n_ctx;
+    kvs_model *small = memory_model(narrow, KVS_F32, 7);
+    kvs_observer observer = {.context = &all, .moment = watch, .step_end = watch_end};
+    assert_int_equal(kvs_engine_create(small, &(const kvs_engine_options){.threads = 1}, &e, &err), KVS_OK);
+    kvs_engine_observe(e, &observer);
+    kvs_engine_fault(e, kvs_fault_find("stale-cache"), 0);
+    assert_int_equal(kvs_engine_prefill(e, prompt, 2, KVS_PROMPT, &err), KVS_OK);
+    for (int s = 0; s < 2; s++) assert_int_equal(all.step[s].step.cache_length_before, n_ctx - 3 + s);
+    kvs_engine_free(e);
+    memory_model_free(small);
+  }
+}
+
 static void feeds_again(void **state) {
   (void)state;
   const seen *all = run_fault(engine, "prompt-twice", PROMPT, 1);
@@ -520,6 +541,7 @@ int main(void) {
       cmocka_unit_test(cuts_heads_interleaved),
       cmocka_unit_test(joins_heads_interleaved),
       cmocka_unit_test(leaves_rows_of_an_earlier_prompt),
+      cmocka_unit_test(leaves_rows_where_there_is_room),
       cmocka_unit_test(feeds_again),
       cmocka_unit_test(skips_a_token),
       cmocka_unit_test(leaves_a_draft),

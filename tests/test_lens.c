@@ -5,6 +5,7 @@
 #include <limits.h>
 
 #include "study/look/lens.h"
+#include "tests/support/memory_model.h"
 
 static kvs_model *model;
 static struct lens *lens;
@@ -92,6 +93,26 @@ static void a_piece_at_a_time(void **state) {
   }
 }
 
+/* Two tokens with the same row of lm_head: the first of them leads, as where the engine takes the best token. */
+static void of_equal_tokens_the_first_leads(void **state) {
+  (void)state;
+  kvs_model *made = memory_model(small_config, KVS_F32, 5);
+  lens_free(lens);
+  ok(lens_create(made, &lens, &error));
+  bend("");
+  int best = ask(5, 1, 0).top, other = best == 0 ? 1 : best - 1;
+  int first = best < other ? best : other, second = best < other ? other : best;
+  float *rows = (float *)(uintptr_t)made->lm_head.data;
+  memcpy(rows + other * small_config.n_embd, rows + best * small_config.n_embd,
+         (size_t)small_config.n_embd * sizeof *rows);
+  lens_free(lens);
+  ok(lens_create(made, &lens, &error));
+  assert_int_equal(ask(5, 1, first).top, first);
+  assert_int_equal(ask(5, 1, first).rank, 1);
+  assert_int_equal(ask(5, 1, second).rank, 2);
+  memory_model_free(made);
+}
+
 static void where_it_cannot_be_had(void **state) {
   (void)state;
   struct lens_layer answer;
@@ -143,11 +164,8 @@ static void on_the_screen(void **state) {
 int main(void) {
 #define LENS_TEST(f) cmocka_unit_test_setup_teardown(f, open_model, close_all)
   const struct CMUnitTest tests[] = {
-      LENS_TEST(numbers_of_another_program),
-      LENS_TEST(the_last_layer_is_the_step),
-      LENS_TEST(a_piece_at_a_time),
-      LENS_TEST(where_it_cannot_be_had),
-      LENS_TEST(on_the_screen),
+      LENS_TEST(numbers_of_another_program),      LENS_TEST(the_last_layer_is_the_step), LENS_TEST(a_piece_at_a_time),
+      LENS_TEST(of_equal_tokens_the_first_leads), LENS_TEST(where_it_cannot_be_had),     LENS_TEST(on_the_screen),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

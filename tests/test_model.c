@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "model/dir.h"
 #include "model/weights.h"
 #include "tests/support/model_files.h"
 #include "tests/support/scratch.h"
@@ -282,6 +283,20 @@ static void assert_shape(const kvs_tensor *t, int rows, int cols) {
   assert_int_equal(t->cols, cols);
 }
 
+/* Slashes at the end are no part of a name, unless there is nothing else. */
+static void slashes_at_the_end(void **state) {
+  (void)state;
+  static const char *const names[][2] = {
+      {"/", "/"}, {"//", "/"}, {"/usr/", "usr"}, {"/usr//", "usr"}, {"tests//support///", "support"}};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    kvs_dir *dir;
+    kvs_error err = {0};
+    assert_int_equal(kvs_dir_open(names[i][0], &dir, &err), KVS_OK);
+    assert_string_equal(kvs_dir_name(dir), names[i][1]);
+    kvs_dir_close(dir);
+  }
+}
+
 static void the_built_in_models_are_whole(void **state) {
   (void)state;
   int count = 0;
@@ -357,6 +372,7 @@ int main(void) {
       cmocka_unit_test(no_such_model),
       with_files(a_path_through_a_file_or_too_long),
       with_files(a_file_is_called_what_it_is),
+      cmocka_unit_test(slashes_at_the_end),
       cmocka_unit_test(the_built_in_models_are_whole),
       with_files(the_hash_is_sha256sums),
   };
