@@ -18,6 +18,7 @@
 
 #include "tests/database.h"
 #include "tests/support/scratch.h"
+#include "trace/store.h"
 
 /* What a finished command left. */
 static struct result {
@@ -526,10 +527,34 @@ static void test_info_counts(void **state) {
            "GROUP BY run.run UNION ALL SELECT 'kv_row ' || count(k.run) FROM run LEFT JOIN kv_row AS k USING (run) "
            "GROUP BY run.run\" | tail -n +2 | tr -d '\\r\"' | sort > counted; "
            "$K info h.trace | sed -n 's/^  \\(head_step\\|kv_row\\) *not logged.*/\\1 0/p; "
-           "s/^  \\(head_step\\|kv_row\\) *\\([0-9,]*\\) rows.*/\\1 \\2/p' | tr -d , | sort | diff counted - && cat "
+           "s/^  \\(head_step\\|kv_row\\) *\\([0-9,]*\\) rows*.*/\\1 \\2/p' | tr -d , | sort | diff counted - && cat "
            "counted");
     contains(last.out, "kv_row ");
   }
+}
+
+/* One of a thing has no s. */
+static void test_counts_of_one(void **state) {
+  (void)state;
+  sqlite3 *db;
+  unlink(in_folder("one.trace"));
+  assert_int_equal(sqlite3_open(in_folder("one.trace"), &db), SQLITE_OK);
+  execute(db, kvs_trace_schema());
+  execute(db, "INSERT INTO run (run, n_layer, n_head, n_embd, head_dim, n_ctx, n_vocab) VALUES (1, 1, 1, 1, 1, 4, 3);"
+              "INSERT INTO token VALUES (0, X'61', 'a');"
+              "INSERT INTO step VALUES (1, 0, 'decode', 0, 'prompt', 0, 0, 1, NULL, NULL);"
+              "INSERT INTO kv_row VALUES (1, 0, 0, 0, X'0000803F', X'0000803F');"
+              "INSERT INTO head_step (run, step, layer, head, weights) VALUES (1, 0, 0, 0, X'0000803F')");
+  assert_int_equal(sqlite3_close(db), SQLITE_OK);
+  expect(0, "$K info one.trace; $K show one.trace; $K check one.trace");
+  static const char *const words[] = {
+      ": 1 layer, 1 head,",    "K and V * 1 layer *",
+      "kv_row      1 row,",    "head_step   1 row,",
+      "1 layer × 1 head × 1 ", "= Σ w[i]·V[i]: 1 number\n",
+      "1 head side by side",   "looked at: 1 length, 1 claimed position, 1 head's rows"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) contains(last.out, words[i]);
+  expect(0, "$K verify -m reverse -n 0 -p a");
+  contains(last.out, "identical bits in 1 step:");
 }
 
 static void test_streams(void **state) {
@@ -625,16 +650,27 @@ int main(void) {
   setenv("LC_ALL", "C.UTF-8", 1);
   signal(SIGPIPE, SIG_IGN);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_usage_errors), cmocka_unit_test(test_no_numbers),
-      cmocka_unit_test(test_help),         cmocka_unit_test(test_one_table),
-      cmocka_unit_test(test_lists),        cmocka_unit_test(test_prompts),
-      cmocka_unit_test(test_context),      cmocka_unit_test(test_run_and_trace),
-      cmocka_unit_test(test_show),         cmocka_unit_test(test_faults),
-      cmocka_unit_test(test_sql),          cmocka_unit_test(test_info_counts),
-      cmocka_unit_test(test_streams),      cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_refused_once), cmocka_unit_test(test_sql_exact),
-      cmocka_unit_test(test_hostile_text), cmocka_unit_test(test_hostile_numbers),
-      cmocka_unit_test(test_verify),       cmocka_unit_test(test_same_command_same_text),
+      cmocka_unit_test(test_usage_errors),
+      cmocka_unit_test(test_no_numbers),
+      cmocka_unit_test(test_help),
+      cmocka_unit_test(test_one_table),
+      cmocka_unit_test(test_lists),
+      cmocka_unit_test(test_prompts),
+      cmocka_unit_test(test_context),
+      cmocka_unit_test(test_run_and_trace),
+      cmocka_unit_test(test_show),
+      cmocka_unit_test(test_faults),
+      cmocka_unit_test(test_sql),
+      cmocka_unit_test(test_info_counts),
+      cmocka_unit_test(test_counts_of_one),
+      cmocka_unit_test(test_streams),
+      cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_refused_once),
+      cmocka_unit_test(test_sql_exact),
+      cmocka_unit_test(test_hostile_text),
+      cmocka_unit_test(test_hostile_numbers),
+      cmocka_unit_test(test_verify),
+      cmocka_unit_test(test_same_command_same_text),
   };
   return cmocka_run_group_tests(tests, make_folder, clean_up);
 }

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+#include "base/plural.h"
 #include "cli/help.h"
 #include "cli/out.h"
 #include "kvstep/kvstep.h"
@@ -71,7 +72,7 @@ void check_put_table(const struct check_job *job) {
     printf("%srun %d: %s%s  (", color(style, r->verdict == CHECK_CLEAN ? INK_GOOD : INK_BAD), r->run, verdict_words(r),
            color(style, INK_PLAIN));
     put_shown(stdout, style, *r->model ? r->model : "?");
-    printf(", %d step%s, %s)\n", r->steps, r->steps == 1 ? "" : "s",
+    printf(", %d step%s, %s)\n", r->steps, plural(r->steps),
            r->weights ? "held against its weights" : "without weights");
     for (size_t f = 0; f < r->count; f++) put_finding(&r->findings[f], job->path, style);
     if (r->count) putchar('\n');

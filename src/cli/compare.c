@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "cli/commands.h"
 #include "cli/compare_out.h"
 #include "cli/compare_save.h"
@@ -185,8 +186,8 @@ static void note_shorter(const struct values *v, const struct session *s, struct
   kvs_error err;
   if (compare_live_tokens(live, NULL, &tokens, &prompt, &count, &err) != KVS_OK) return;
   if (count < prompt + v->tokens && (count == prompt || tokens[count - 1] != kvs_model_config(s->model)->eos_token))
-    fprintf(stderr, "kvstep: note: the context ends after %d tokens: %d of %d are compared\n", count, count - prompt,
-            v->tokens);
+    fprintf(stderr, "kvstep: note: the context ends after %d token%s: %d of %d are compared\n", count, plural(count),
+            count - prompt, v->tokens);
 }
 
 static int compare_session(const struct values *v, const struct session *s, const char *line,

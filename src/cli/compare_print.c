@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "cli/compare_out.h"
 #include "cli/help.h"
 
@@ -127,12 +128,13 @@ static void put_sums(const struct compare_view *view, const struct comparison *c
   putchar('\n');
   if (c->text.tokens) {
     put_label(view, "text");
-    printf(" perplexity %s, not %s, on %s tokens of the text given\n", number(c->text.perplexity_b),
-           number(c->text.perplexity_a), grouped(c->text.tokens));
+    printf(" perplexity %s, not %s, on %s token%s of the text given\n", number(c->text.perplexity_b),
+           number(c->text.perplexity_a), grouped(c->text.tokens), plural(c->text.tokens));
   }
   if (c->answers.count) {
     put_label(view, "answers");
-    printf(" %d of %d words spelled backwards rightly, not %d\n", c->answers.b, c->answers.count, c->answers.a);
+    printf(" %d of %d word%s spelled backwards rightly, not %d\n", c->answers.b, c->answers.count,
+           plural(c->answers.count), c->answers.a);
   }
 }
 
@@ -172,7 +174,7 @@ static void put_steps(const struct compare_view *view, const struct comparison *
   printf(" %8s\n", "attn");
   for (int i = 0; i < c->count; i++) {
     const struct compare_step *s = &c->steps[i];
-    if (s->extra) printf("%5s  %d step%s of its own\n", "", s->extra, s->extra == 1 ? "" : "s");
+    if (s->extra) printf("%5s  %d step%s of its own\n", "", s->extra, plural(s->extra));
     char *text = vocabulary_text(view->vocabulary, &s->token, s->token != LOOK_NONE);
     printf("%5d  ", s->step);
     put_padded(stdout, view->style, text ? text : "", 12);
@@ -225,8 +227,8 @@ static void put_pairing(const struct comparison *c) {
     extra += c->steps[i].extra;
     missing += c->steps[i].step_b == LOOK_NONE;
   }
-  if (extra || missing) printf("(paired by the tokens fed: %d step%s of its own", extra, extra == 1 ? "" : "s");
-  if (missing) printf(", none for %d token%s", missing, missing == 1 ? "" : "s");
+  if (extra || missing) printf("(paired by the tokens fed: %d step%s of its own", extra, plural(extra));
+  if (missing) printf(", none for %d token%s", missing, plural(missing));
   if (extra || missing) puts(")");
   putchar('\n');
 }
@@ -237,7 +239,7 @@ void compare_put_one(const struct compare_view *view, const struct comparison *c
   fputs(" against ", stdout);
   put_shown(stdout, view->style, c->name_a);
   if (c->run_a) printf(" (run %d)", c->run_a);
-  printf("\n%d step%s%s, the same tokens fed to both\n", c->summed, c->summed == 1 ? "" : "s",
+  printf("\n%d step%s%s, the same tokens fed to both\n", c->summed, plural(c->summed),
          c->summed < c->count ? " after the prompt" : "");
   put_pairing(c);
   put_first(view, c);
@@ -294,7 +296,7 @@ static void put_what_numbers_mean(const struct comparison *const *sorted, int co
   }
   char tokens[40], text[240];
   if (fewest == most)
-    snprintf(tokens, sizeof tokens, "%d token%s", most, most == 1 ? "" : "s");
+    snprintf(tokens, sizeof tokens, "%d token%s", most, plural(most));
   else
     snprintf(tokens, sizeof tokens, "%d to %d tokens", fewest, most);
   snprintf(text, sizeof text,

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/plural.h"
 #include "base/clock.h"
 #include "cli/out.h"
 
@@ -149,7 +150,8 @@ static void note_context(const struct decode *d, const kvs_error *err) {
     fprintf(stderr, "kvstep: note: the prompt fills the whole context: no token can be generated after it (%s)\n",
             message);
   else
-    fprintf(stderr, "kvstep: note: %s; %d of %d tokens were generated\n", message, d->generated, d->generate);
+    fprintf(stderr, "kvstep: note: %s; %d of %d token%s generated\n", message, d->generated, d->generate,
+            d->generate == 1 ? " was" : "s were");
 }
 
 /* How many steps were made of a run that a signal has stopped; with a trace, how many are in it: a fault may feed more or less. */
@@ -158,7 +160,7 @@ static int interrupted(const struct decode *d) {
   if (steps == 0)
     fprintf(stderr, "kvstep: interrupted before the first step%s\n", d->trace ? "; nothing of the run is kept" : "");
   else
-    fprintf(stderr, "kvstep: interrupted after %d step%s%s\n", steps, steps == 1 ? "" : "s",
+    fprintf(stderr, "kvstep: interrupted after %d step%s%s\n", steps, plural(steps),
             !d->trace    ? ""
             : steps == 1 ? "; the trace holds it, and says that the run was not finished"
                          : "; the trace holds them, and says that the run was not finished");

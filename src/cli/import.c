@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/plural.h"
 #include "cli/commands.h"
 #include "cli/out.h"
 
@@ -34,8 +35,8 @@ static int run_import(const struct command *command, struct arguments *arguments
   if (import_files((const char *const *)arguments->at, arguments->count, &v.import, v.output, mode, say_note, NULL,
                    &result, &err) != KVS_OK)
     return report(&err);
-  fprintf(stderr, "kvstep: %d steps, %d layer%s; run %d in ", result.steps, result.n_layer,
-          result.n_layer == 1 ? "" : "s", result.run);
+  fprintf(stderr, "kvstep: %d step%s, %d layer%s; run %d in ", result.steps, plural(result.steps), result.n_layer,
+          plural(result.n_layer), result.run);
   put_shown(stderr, style_of_stdout(false), v.output);
   fputc('\n', stderr);
   return EXIT_OK;

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/plural.h"
 #include "cli/commands.h"
 #include "cli/out.h"
 #include "trace/query.h"
@@ -91,7 +92,7 @@ static kvs_status put_table(sqlite3 *db, int run, bool ours, const struct logged
     printf("  %-11s not logged: %s\n", l->table, ours ? l->remedy : "see docs/recording.md for what it would show");
     return KVS_OK;
   }
-  printf("  %-11s %s rows", l->table, grouped(rows));
+  printf("  %-11s %s row%s", l->table, grouped(rows), plural(rows));
   if (l->blobs) {
     /* The mean of a few rows that lie evenly over the run's: to look at all of a large trace would read all of it, and each
      * of them reads a page. */
@@ -113,7 +114,8 @@ static kvs_status put_table(sqlite3 *db, int run, bool ours, const struct logged
     if (status != KVS_OK) return status;
     printf(", about %s of numbers", bytes_text((double)bytes));
   }
-  if (strcmp(l->table, "step_vector") == 0 && rows < total_steps) printf(" (%lld of %lld steps)", rows, total_steps);
+  if (strcmp(l->table, "step_vector") == 0 && rows < total_steps)
+    printf(" (%lld of %lld steps)", rows, total_steps); /* so there are two or more */
   putchar('\n');
   return KVS_OK;
 }
@@ -135,7 +137,7 @@ static kvs_status put_steps(sqlite3 *db, int run, bool finished, long long *tota
   printf("  steps       %s: %s prefill, %s decode\n", grouped(*total), grouped(*total - decode), grouped(decode));
   if (off)
     printf("  rule        broken in %s step%s: position is not the cache's length before the append\n", grouped(off),
-           off == 1 ? "" : "s");
+           plural(off));
   else
     puts("  rule        kept in every step, by the positions that were logged; `kvstep check` looks further");
   return KVS_OK;
@@ -150,14 +152,16 @@ static void put_column(sqlite3_stmt *s, int column) {
 static void put_run(sqlite3_stmt *s) {
   const char *fault = (const char *)sqlite3_column_text(s, 6), *command = (const char *)sqlite3_column_text(s, 11);
   double layers = sqlite3_column_double(s, 2), embd = sqlite3_column_double(s, 4);
+  const char *more = layers == 1 ? "" : "s";
+  int heads = sqlite3_column_int(s, 3);
   printf("\nrun %d\n  model       ", sqlite3_column_int(s, 0));
   put_column(s, 1);
-  printf(": %.0f layers, %d heads, n_embd %.0f, n_ctx %d\n", layers, sqlite3_column_int(s, 3), embd,
+  printf(": %.0f layer%s, %d head%s, n_embd %.0f, n_ctx %d\n", layers, more, heads, plural(heads), embd,
          sqlite3_column_int(s, 5));
   double bytes = 2 * layers * embd * 4;
   if (bytes >= 0 && bytes < 1e15)
-    printf("  cache       %s bytes per token (K and V * %.0f layers * n_embd %.0f * 4)\n", grouped((long long)bytes),
-           layers, embd);
+    printf("  cache       %s bytes per token (K and V * %.0f layer%s * n_embd %.0f * 4)\n", grouped((long long)bytes),
+           layers, more, embd);
   fputs("  engine      ", stdout);
   put_column(s, 10);
   if (fault && strcmp(fault, "none") != 0) {
@@ -238,7 +242,7 @@ static int run_info(const struct command *command, struct arguments *arguments) 
     fputs(": ", stdout);
     if (stat(path, &file) == 0) printf("%s, ", bytes_text((double)file.st_size));
     put_wal(path);
-    printf("%lld run%s, trace version %d\n", runs, runs == 1 ? "" : "s", KVS_TRACE_VERSION);
+    printf("%lld run%s, trace version %d\n", runs, plural(runs), KVS_TRACE_VERSION);
     status = put_runs(db, &err);
   }
   if (db) sqlite3_close(db);

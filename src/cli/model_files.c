@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "cli/out.h"
 
 /* More than any context holds, and little enough to read at once. */
@@ -93,7 +94,7 @@ static kvs_status encode_prompt(struct session *s, bool special, kvs_error *err)
   size_t excess = s->token_count - n_ctx;
   return kvs_fail(err, KVS_ERR_INPUT,
                   "the prompt is %zu token%s too long: it has %zu, and the context of %s holds %zu; shorten it", excess,
-                  excess == 1 ? "" : "s", s->token_count, kvs_model_name(s->model), n_ctx);
+                  plural((long long)excess), s->token_count, kvs_model_name(s->model), n_ctx);
 }
 
 int session_open(struct session *s, const struct command *command, const char *model,
@@ -115,7 +116,8 @@ int session_text(const struct session *s, const char *path, int **tokens, int *c
   if (status == KVS_OK) status = kvs_tokenizer_encode(s->tokenizer, text, length, false, tokens, &found, &err);
   free(text);
   if (status == KVS_OK && (found < 2 || found > INT_MAX / 2))
-    status = kvs_fail(&err, KVS_ERR_INPUT, "%s: %zu tokens are no text to measure", path, found);
+    status =
+        kvs_fail(&err, KVS_ERR_INPUT, "%s: %zu token%s no text to measure", path, found, found == 1 ? " is" : "s are");
   *count = (int)found;
   return status == KVS_OK ? -1 : report(&err);
 }

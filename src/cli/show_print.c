@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "study/look/attention.h"
 
 #define SHOWN_NUMBERS 5
@@ -52,8 +53,8 @@ static void put_header(const struct step_view *w, struct style style) {
   bool correct = w->fault && strcmp(w->fault, "none") == 0;
   fputs(color(style, INK_TITLE), stdout);
   put_shown(stdout, style, w->model ? w->model : "unnamed model");
-  printf("%s %s %d layers %s %d heads %s %d   run %d of %d: %s", color(style, INK_PLAIN), dot, w->n_layer, times,
-         w->n_head, times, w->head_dim, w->at.run, w->last_run,
+  printf("%s %s %d layer%s %s %d head%s %s %d   run %d of %d: %s", color(style, INK_PLAIN), dot, w->n_layer,
+         plural(w->n_layer), times, w->n_head, plural(w->n_head), times, w->head_dim, w->at.run, w->last_run,
          color(style, correct    ? INK_GOOD
                       : w->fault ? INK_BAD
                                  : INK_PLAIN));
@@ -208,7 +209,8 @@ static kvs_status put_rows(sqlite3 *db, const struct step_view *w, struct style 
     double sum = 0;
     for (; i < count && !chosen[i]; i++, left_out++) sum += i < w->weights.count ? w->weights.values[i] : 0;
     i--;
-    printf("                 %s%s %d rows left out", color(style, INK_DIM), symbol(style, "…", ".."), left_out);
+    printf("                 %s%s %d row%s left out", color(style, INK_DIM), symbol(style, "…", ".."), left_out,
+           plural(left_out));
     if (w->weights.values) printf(", together %.3f", sum);
     printf("%s\n", color(style, INK_PLAIN));
   }
@@ -219,7 +221,7 @@ static kvs_status put_rows(sqlite3 *db, const struct step_view *w, struct style 
 static void put_extent(const struct step_view *w, struct style style, int count) {
   int right = w->length_before == NOT_LOGGED ? count : w->length_before + 1;
   if (count == right) return;
-  printf("             %s%d rows attended, %d right: %s%s\n", color(style, INK_BAD), count, right,
+  printf("             %s%d row%s attended, %d right: %s%s\n", color(style, INK_BAD), count, plural(count), right,
          count < right ? "its past and itself are not all there" : "more than its past and itself",
          color(style, INK_PLAIN));
 }
@@ -250,7 +252,7 @@ static kvs_status put_attention(sqlite3 *db, const struct step_view *w, struct s
   if (w->weights.values) {
     double sum = 0;
     for (int i = 0; i < w->weights.count; i++) sum += w->weights.values[i];
-    printf("%d weight%s, sum %.3f, ", w->weights.count, w->weights.count == 1 ? "" : "s", sum);
+    printf("%d weight%s, sum %.3f, ", w->weights.count, plural(w->weights.count), sum);
     put_mask(w, style, prefill);
   } else {
     puts("over the scores, no row masked but those to come");
@@ -259,8 +261,8 @@ static kvs_status put_attention(sqlite3 *db, const struct step_view *w, struct s
   kvs_status status = count ? put_rows(db, w, style, count, err) : KVS_OK;
   if (status != KVS_OK) return status;
   put_moment(style, 7, "mix");
-  printf("out = %s %s: %d numbers\n", symbol(style, "Σ", "sum of"), symbol(style, "w[i]·V[i]", "w[i]*V[i]"),
-         w->head_dim);
+  printf("out = %s %s: %d number%s\n", symbol(style, "Σ", "sum of"), symbol(style, "w[i]·V[i]", "w[i]*V[i]"),
+         w->head_dim, plural(w->head_dim));
   put_vector(style, "out", &w->out, 0, w->out.count);
   return KVS_OK;
 }
@@ -270,7 +272,8 @@ static kvs_status put_attention(sqlite3 *db, const struct step_view *w, struct s
 static void put_output(const struct step_view *w, struct style style) {
   const char *arrow = symbol(style, "→", "->");
   put_moment(style, 8, "output");
-  printf("%d heads side by side %s c_proj %s %d numbers\n", w->n_head, arrow, arrow, w->n_embd);
+  printf("%d head%s side by side %s c_proj %s %d number%s\n", w->n_head, plural(w->n_head), arrow, arrow, w->n_embd,
+         plural(w->n_embd));
   put_vector(style, "attn_out", &w->attn_out, 0, w->attn_out.count);
   put_moment(style, 9, "mlp");
   printf("residual, ln_2, MLP, residual; %s\n",

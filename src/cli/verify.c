@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/plural.h"
 #include "cli/commands.h"
 #include "cli/model_files.h"
 #include "cli/out.h"
@@ -44,8 +45,8 @@ static kvs_status print_step(void *context, const kvs_verify_step *step, kvs_err
   if (step->identical)
     puts("   identical bits");
   else if (step->cached_length != step->scratch_length)
-    printf("   %sthe cache holds %d rows, not %d%s\n", color(t->style, INK_BAD), step->cached_length,
-           step->scratch_length, color(t->style, INK_PLAIN));
+    printf("   %sthe cache holds %d row%s, not %d%s\n", color(t->style, INK_BAD), step->cached_length,
+           plural(step->cached_length), step->scratch_length, color(t->style, INK_PLAIN));
   else {
     /* The earliest trace of a difference: K and V are computed before the logits. */
     const kvs_verify_difference *first = !step->k.identical ? &step->k : &step->v;
@@ -78,10 +79,12 @@ static int verify_session(const struct session *s, const struct values *v, const
   else if (status != KVS_OK)
     return report(&err);
   if (t.differing)
-    printf("\n%d of %d steps differ, the first is step %d%s%s\n", t.differing, t.steps, t.first_differing,
+    printf("\n%d of %d step%s differ%s, the first is step %d%s%s\n", t.differing, t.steps, plural(t.steps),
+           t.differing == 1 ? "s" : "", t.first_differing,
            fault ? ": that is what the fault does, " : ": the cache changes the result", fault ? fault->name : "");
   else
-    printf("\nidentical bits in all %d steps: the cache changes nothing\n", t.steps);
+    printf("\nidentical bits in %s%d step%s: the cache changes nothing\n", t.steps == 1 ? "" : "all ", t.steps,
+           plural(t.steps));
   return finish_stdout(t.differing ? EXIT_BAD : EXIT_OK);
 }
 

@@ -38,9 +38,8 @@ kvs_status kvs_engine_prefill(kvs_engine *e, const int *tokens, int count, kvs_s
   if (may_feed(e, tokens, count, err)) return err->status;
   int room = e->model->config.n_ctx - e->cache.length[0];
   if (count > room)
-    return kvs_fail(err, KVS_ERR_CONTEXT,
-                    "%d tokens do not fit: the context has room for %d more (n_ctx = %d, %d used)", count, room,
-                    e->model->config.n_ctx, e->cache.length[0]);
+    return kvs_fail(err, KVS_ERR_CONTEXT, "%d token%s not fit: the context has room for %d more (n_ctx = %d, %d used)",
+                    count, count == 1 ? " does" : "s do", room, e->model->config.n_ctx, e->cache.length[0]);
   kvs_feed feed = {tokens, count, source, KVS_PREFILL, false};
   return feed_tokens(e, &feed, err);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "study/live/live.h"
 #include "study/look/look.h"
 #include "tui/drive.h"
@@ -215,8 +216,8 @@ void live_busy(struct drive *d) {
   live_status(d->live, &status);
   if (!status.working) return;
   if (status.catching_up)
-    snprintf(s->busy, sizeof s->busy, "feeding what run %d was fed, to have its cache again: %d tokens; ^C stops it",
-             status.run, status.fed);
+    snprintf(s->busy, sizeof s->busy, "feeding what run %d was fed, to have its cache again: %d token%s; ^C stops it",
+             status.run, status.fed, plural(status.fed));
   else if (status.run)
     snprintf(s->busy, sizeof s->busy, "decoding step %d of run %d; ^C stops it", status.steps, status.run);
   else

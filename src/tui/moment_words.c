@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "study/look/attention.h"
 #include "tui/predict.h"
 
@@ -190,9 +191,10 @@ static void plain_words(const struct about *a, kvs_phase phase) {
   if (phase == KVS_PROJECT) {
     if (!say(a, "q, k, v of this token only")) say(a, "this token's q, k, v");
   } else if (phase == KVS_MIX) {
-    if (!say(a, "Σ w[i]·V[i] → %d numbers", d)) say(a, "Σ w[i]·V[i] → %d", d);
+    if (!say(a, "Σ w[i]·V[i] → %d number%s", d, plural(d))) say(a, "Σ w[i]·V[i] → %d", d);
   } else if (phase == KVS_OUTPUT) {
-    if (!say(a, "%d heads, c_proj → %d numbers", heads, n)) say(a, "%d heads, c_proj", heads);
+    const char *s = plural(heads);
+    if (!say(a, "%d head%s, c_proj → %d number%s", heads, s, n, plural(n))) say(a, "%d head%s, c_proj", heads, s);
   } else if (phase == KVS_MLP) {
     if (!say(a, "residual, ln_2, MLP, residual")) say(a, "ln_2, MLP, residuals");
   } else {

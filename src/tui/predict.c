@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/plural.h"
 #include "tui/view.h"
 
 /* ---- which question ------------------------------------------------------------------------------------------------- */
@@ -86,14 +87,13 @@ void prediction_open(const struct state *s, struct look *look, struct prediction
 static void tell(const struct prediction *p, char *text, size_t size) {
   switch (p->kind) {
   case PREDICT_POSITION:
-    snprintf(text, size, "t = %d: the cache holds %d row%s before this append", p->P, p->P, p->P == 1 ? "" : "s");
+    snprintf(text, size, "t = %d: the cache holds %d row%s before this append", p->P, p->P, plural(p->P));
     break;
   case PREDICT_LENGTH:
     snprintf(text, size, "length %d: %d before this append, and one new row", p->answer, p->P);
     break;
   case PREDICT_SCORES:
-    snprintf(text, size, "%d score%s: q meets K[0] to K[%d], its own row the last", p->answer,
-             p->answer == 1 ? "" : "s", p->P);
+    snprintf(text, size, "%d score%s: q meets K[0] to K[%d], its own row the last", p->answer, plural(p->answer), p->P);
     break;
   case PREDICT_HEAVIEST:
     snprintf(text, size, "row %d weighs most, %.3f", p->answer, (double)p->weights[p->answer]);

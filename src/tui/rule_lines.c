@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "tui/moment_words.h"
 
 /* What the append did, or that it is still to come; *wrong: not what the rule says. */
@@ -14,9 +15,9 @@ static void append_words(char *text, size_t size, const struct state *s, struct 
   const char *zeros = reached(s, KVS_APPEND) ? zeros_written(s, look, place) : "";
   *wrong = true;
   if (place->P != t->length_before)
-    snprintf(text, size, "WRONG: layer %d holds %d row%s", s->layer, place->P, place->P == 1 ? "" : "s");
+    snprintf(text, size, "WRONG: layer %d holds %d row%s", s->layer, place->P, plural(place->P));
   else if (!reached(s, KVS_APPEND))
-    snprintf(text, size, "it still holds %d row%s ", place->P, place->P == 1 ? "" : "s"), *wrong = false;
+    snprintf(text, size, "it still holds %d row%s ", place->P, plural(place->P)), *wrong = false;
   else if (!place->written)
     snprintf(text, size, "WRONG: no row was written");
   else if (*zeros)

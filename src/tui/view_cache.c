@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/plural.h"
 #include "tui/view.h"
 
 #define LEFT 23  /* columns for row, token and step */
@@ -140,8 +141,8 @@ static void draw(struct cells *cells, struct area area, const struct state *s, s
   struct part part = part_of(s, run, area.columns);
   int used = 0, first, last;
   if (s->whole)
-    used = cells_putf(cells, area, 0, 0, -1, ROLE_TEXT, "layer %d, whole rows: %d heads × %d", s->layer, run->n_head,
-                      run->head_dim);
+    used = cells_putf(cells, area, 0, 0, -1, ROLE_TEXT, "layer %d, whole rows: %d head%s × %d", s->layer, run->n_head,
+                      plural(run->n_head), run->head_dim);
   else
     used = cells_putf(cells, area, 0, 0, -1, ROLE_TEXT, "layer %d, head %d: dims %d..%d of %d", s->layer, s->head,
                       part.first, part.first + part.count - 1, run->n_embd);

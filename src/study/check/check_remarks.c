@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "study/check/recompute.h"
 
 kvs_status remark(struct remarks *r, kvs_error *err, const char *format, ...) {
@@ -37,25 +38,26 @@ kvs_status remark_seen(struct check *check, kvs_error *err) {
   char text[500] = "";
   const struct {
     int count;
-    const char *what;
-  } all[] = {{s->lengths, "lengths"},
-             {s->claims, "claimed positions"},
-             {s->fingerprints, "positions by layer 0's K rows"},
-             {s->positions, "positions by repeated rows"},
-             {s->events, "events"},
-             {s->scores, "heads' rows attended"},
-             {s->softmaxes, "softmaxes"},
-             {s->products, "scores against q.K"},
-             {s->mixes, "mixes of V"},
-             {s->k_rows, "K rows"},
-             {s->chosen, "tokens against what was chosen"},
-             {s->prompt_tokens, "tokens against the prompt"},
-             {s->layers, "layers worked out again"},
-             {s->logits, "logits worked out again"}};
+    const char *one, *many;
+  } all[] = {{s->lengths, "length", "lengths"},
+             {s->claims, "claimed position", "claimed positions"},
+             {s->fingerprints, "position by layer 0's K rows", "positions by layer 0's K rows"},
+             {s->positions, "position by repeated rows", "positions by repeated rows"},
+             {s->events, "event", "events"},
+             {s->scores, "head's rows attended", "heads' rows attended"},
+             {s->softmaxes, "softmax", "softmaxes"},
+             {s->products, "score against q.K", "scores against q.K"},
+             {s->mixes, "mix of V", "mixes of V"},
+             {s->k_rows, "K row", "K rows"},
+             {s->chosen, "token against what was chosen", "tokens against what was chosen"},
+             {s->prompt_tokens, "token against the prompt", "tokens against the prompt"},
+             {s->layers, "layer worked out again", "layers worked out again"},
+             {s->logits, "logits worked out again", "logits worked out again"}};
   size_t used = 0;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (all[i].count > 0 && used < sizeof text - 60)
-      used += (size_t)snprintf(text + used, sizeof text - used, "%s%d %s", used ? ", " : "", all[i].count, all[i].what);
+      used += (size_t)snprintf(text + used, sizeof text - used, "%s%d %s", used ? ", " : "", all[i].count,
+                               all[i].count == 1 ? all[i].one : all[i].many);
   return remark(check->remarks, err, "looked at: %s", used ? text : "nothing");
 }
 
@@ -63,9 +65,9 @@ kvs_status remark_unheld(struct check *check, kvs_error *err) {
   if (check->unheld == 0) return KVS_OK;
   return remark(
       check->remarks, err,
-      "of %d tokens fed after the prompt %d could not be held against what was chosen: %s. A token fed twice, "
+      "of %d token%s fed after the prompt %d could not be held against what was chosen: %s. A token fed twice, "
       "left out or taken back may be among them",
-      check->chosen, check->unheld, check->unheld_why);
+      check->chosen, plural(check->chosen), check->unheld, check->unheld_why);
 }
 
 kvs_status remark_padding(struct check *check, kvs_error *err) {
@@ -74,7 +76,7 @@ kvs_status remark_padding(struct check *check, kvs_error *err) {
   return remark(
       check->remarks, err,
       "the first %d token%s (of id %d) %s left padding, as %s show: not judged, and positions count from row %d on%s",
-      check->pads, check->pads == 1 ? "" : "s", check->steps[0].token, check->pads == 1 ? "is" : "are",
+      check->pads, plural(check->pads), check->steps[0].token, check->pads == 1 ? "is" : "are",
       check->pads_masked ? "the weights" : "the positions", check->pads,
       judged ? "" : ". Whether it is masked cannot be seen: log head_step");
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "study/compare/diverge.h"
 
 static const struct {
@@ -163,7 +164,8 @@ static int numbers_text(const struct comparison *c, char *text, size_t size) {
 
 static void parted_text(const struct comparison *c, char *text, size_t size) {
   if (c->ended_b && c->parted == c->length_b)
-    snprintf(text, size, "visible: the context ends after %d of %d tokens", c->parted, c->length_a);
+    snprintf(text, size, "visible: the context ends after %d of %d token%s", c->parted, c->length_a,
+             plural(c->length_a));
   else
     snprintf(text, size, "visible: the texts part at token %d (step %d)", c->parted + 1, c->prompt_steps + c->parted);
 }
@@ -174,23 +176,24 @@ void compare_sentence(const struct comparison *c, char *text, size_t size) {
   int tokens = c->length_a < c->length_b ? c->length_a : c->length_b;
   switch (compare_verdict(c)) {
   case COMPARE_SAME:
-    snprintf(text, size, "no difference: not one bit differs in %d steps", c->count);
+    snprintf(text, size, "no difference: not one bit differs in %d step%s", c->count, plural(c->count));
     return;
   case COMPARE_BLIND:
-    snprintf(text, size, "nothing to compare: the runs have %d steps in common, and no vector that both logged",
-             c->count);
+    snprintf(text, size, "nothing to compare: the runs have %d step%s in common, and no vector that both logged",
+             c->count, plural(c->count));
     return;
   case COMPARE_LONGER:
     snprintf(text, size,
-             "no difference in %d steps, not one bit; there the first run ends, and the other makes %d more", c->count,
-             c->more_b);
+             "no difference in %d step%s, not one bit; there the first run ends, and the other makes %d more", c->count,
+             plural(c->count), c->more_b);
     return;
   case COMPARE_FED:
-    snprintf(text, size, "the same %d tokens were fed to both, the numbers differ: %s", tokens, numbers);
+    snprintf(text, size, "the same %d token%s fed to both, the numbers differ: %s", tokens,
+             tokens == 1 ? " was" : "s were", numbers);
     return;
   case COMPARE_INVISIBLE:
-    snprintf(text, size, "invisible in the text (%d of %d tokens the same), visible in the numbers: %s", tokens, tokens,
-             numbers);
+    snprintf(text, size, "invisible in the text (%d of %d token%s the same), visible in the numbers: %s", tokens,
+             tokens, plural(tokens), numbers);
     return;
   case COMPARE_ANSWERS:
     snprintf(text, size, "invisible in this text, visible in the answers: %d of %d right, not %d; %s", c->answers.b,
