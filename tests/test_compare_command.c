@@ -583,6 +583,7 @@ static void runs_without_steps(void **unused) {
   expect(0, "$K compare empty.db", "off-by-one (run 3) against correct (run 2)");
   expect(1, "$K compare empty.db 1 3", "empty.db: run 1 has no steps");
   expect(1, "$K compare empty.db 3 1", "empty.db: run 1 has no steps");
+  expect(1, "$K show empty.db --run 1", "run 1 has no step yet; `kvstep info` lists the runs, and --run takes another");
   assert_int_equal(run(EMPTY("2")), 0);
   expect(1, "$K compare empty.db", "note: 2 runs have no steps, run 1 the first of them; they are left out\n");
   expect(1, "$K compare empty.db", "no two runs of this trace have steps and the same prompt");

@@ -65,7 +65,10 @@ static kvs_status choose_place(sqlite3 *db, const char *path, struct step_view *
     status = query_number(db, "SELECT step FROM step WHERE run = ?1 AND mode = 'decode' ORDER BY step DESC LIMIT 1",
                           &w->at.run, 1, last, &decode, err);
   if (status != KVS_OK) return status;
-  if (last < 0) return kvs_fail(err, KVS_ERR_INPUT, "%s: run %d has no step yet", path, w->at.run);
+  if (last < 0)
+    return kvs_fail(err, KVS_ERR_INPUT,
+                    "%s: run %d has no step yet; `kvstep info` lists the runs, and --run takes another", path,
+                    w->at.run);
   w->last_step = (int)last;
   if (w->at.step == NOT_LOGGED) w->at.step = (int)decode;
   if (w->at.layer == NOT_LOGGED) w->at.layer = 0;
