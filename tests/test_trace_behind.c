@@ -465,6 +465,31 @@ static void a_lock_after_a_lost_step_is_told_anew(void **state) {
   sqlite3_close(lock);
 }
 
+/* Where the lock comes after the last step, the run can still be ended once the file is free. */
+static void a_run_is_ended_at_the_second_try(void **state) {
+  (void)state;
+  const char *path = in_folder("twice.kvt");
+  sqlite3 *lock, *db;
+  open_trace(path, &small_config);
+  for (int step = 0; step < 3; step++) ok(feed(&observer, &small_config, step, &error));
+  ok(kvs_trace_settle(trace, &error));
+  sqlite3_busy_timeout(trace->db, 0);
+  assert_int_equal(sqlite3_open(path, &lock), SQLITE_OK);
+  execute(lock, "BEGIN IMMEDIATE");
+  for (int i = 0; i < 2; i++) {
+    assert_status(kvs_trace_end_run(trace, &error), KVS_ERR_IO, __LINE__);
+    assert_says("locked by another program; steps 0..2 of run 1 are kept");
+  }
+  sqlite3_close(lock);
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+  assert_one_file(path);
+  ok(kvs_trace_read(path, &db, &error));
+  assert_text(db, "SELECT group_concat(step) FROM step", "0,1,2");
+  assert_true(number(db, "SELECT finished_at IS NOT NULL FROM run") == 1);
+  sqlite3_close(db);
+}
+
 /* A new run of the same trace takes steps again. */
 static void after_an_error_a_new_run_begins(void **state) {
   (void)state;
@@ -494,6 +519,7 @@ int main(void) {
       cmocka_unit_test(an_error_without_behind_is_told_too),
       cmocka_unit_test(a_lock_is_told_once),
       cmocka_unit_test(a_lock_after_a_lost_step_is_told_anew),
+      cmocka_unit_test(a_run_is_ended_at_the_second_try),
       cmocka_unit_test(after_an_error_a_new_run_begins),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

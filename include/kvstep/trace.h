@@ -109,7 +109,8 @@ KVS_API kvs_observer kvs_trace_observer(kvs_trace *trace);
  * writing them (KVS_ERR_IO, as above); KVS_ERR_USAGE (a step of the open run was lost, and that was told before). */
 KVS_API kvs_status kvs_trace_settle(kvs_trace *trace, kvs_error *err);
 
-/* Sets run.finished_at. Errors: KVS_ERR_IO (as for kvs_trace_settle: then the run is not finished), KVS_ERR_USAGE (no run is open). */
+/* Sets run.finished_at. Errors: KVS_ERR_IO (as for kvs_trace_settle: then the run is not finished, and still open: where all its steps are in
+ * the file, and only the end found it locked, the call may be made again), KVS_ERR_USAGE (no run is open). */
 KVS_API kvs_status kvs_trace_end_run(kvs_trace *trace, kvs_error *err);
 
 /* Leaves the open run without ending it: half a step is taken back, every whole one stays, and another process may write. A

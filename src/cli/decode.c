@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/plural.h"
 #include "base/clock.h"
+#include "base/plural.h"
 #include "cli/out.h"
 
 /* ---- signals --------------------------------------------------------------------------------------------------- */
