@@ -289,8 +289,8 @@ static void test_marks_and_roles(void **state) {
 static void test_ascii(void **state) {
   (void)state;
   start(1, 40, true);
-  put(0, "␠▸←→↑↓·×√Σ…−▁▂▃▄▅▆▇█▌▏│─┬┼└░▒▓");
-  expect(0, "|_><>^v.xvS.-.:-=+*%## |-+++.:#          |");
+  put(0, "␠▸←→↑↓·×√Σ…−▁▂▃▄▅▆▇█▌▏│─┬┼└░▒▓≠!");
+  expect(0, "|_><>^v.xvS.-.:-=+*%## |-+++.:#/!        |");
   start(1, 8, true);
   assert_int_equal(put(0, "é漢e\xCC\x81"), 4); /* as many columns as it would take */
   expect(0, "|???e    |");

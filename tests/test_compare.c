@@ -125,6 +125,12 @@ static void two_runs_side_by_side(void **unused) {
   line_shows("\n   10 o ", "10  ≠ i         11! i       ≠ t ");
   line_shows("\n   10 o ", " parted");
   line_shows("\n    8 > ", "8  = >          8  n       = n          0.000   0.000");
+  drive.cells.ascii = true; /* a wrong position and another token have each a sign of their own there too */
+  draw(80, 24);
+  line_shows("\n   10 o ", "10  / i         11! i       / t ");
+  line_shows("\n    8 > ", "8  = >          8  n       = n ");
+  drive.cells.ascii = false;
+  draw(80, 24);
   sees("KL(1‖2)");
   sees("layer 0 head 0: 0.1309");
 }
