@@ -181,6 +181,22 @@ const float *recompute_ahead_qkv(const struct work *w, int layer, const float *x
 const float *recompute_ahead_after(struct work *w, int layer, const float *x);
 const float *recompute_ahead_logits(const struct work *w, const float *x);
 
+/* ---- recompute_table.c: layer 0's rows for every position ---- */
+/* One entry compared with a row. */
+struct match {
+  int token, position;
+  double distance; /* |row − entry| / |entry| */
+  double scale;    /* the factor that brings the entry nearest to the row, … */
+  double rest;     /* … and the distance then */
+};
+/* The nearest entry of this token's table (all positions, and no wpe: KVS_NO_POSITION), by `rest` if scaled. The table is good for
+ * telling which is nearest; its entries are not the engine's to the bit. */
+kvs_status recompute_search(struct work *w, int token, enum carrier carrier, const float *row, bool scaled,
+                            struct match *best, kvs_error *err);
+/* Compares the row with the exact entries of these positions, at most MOST_ROWS; keeps them in the scratch's qkv. */
+void recompute_compare(struct work *w, int token, enum carrier carrier, const float *row, const int *positions,
+                       int count, struct match *matches);
+
 /* ---- recompute_position.c: D2 and D9 ---- */
 /* Finds what layer 0's rows were made of: w->token, w->position, w->sure; adds facts. */
 kvs_status recompute_position(struct work *w, const struct evidence *evidence, kvs_error *err);

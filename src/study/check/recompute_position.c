@@ -1,14 +1,8 @@
 /* recompute_position.c: which position (and token) layer 0's rows were made with. They depend on nothing else, so the nearest of all
  * that could be names it, whatever the trace claims.
- *
- * With h = ln_1(wte + wpe[p]) = (wte + wpe[p] − mean)·inverse·g + b, a row is c_attn(h) = inverse·(wte·g·W + wpe[p]·g·W − mean·g·W) +
- * b·W + bias. The middle product is worked out once for all p, so each token's whole table costs little more than reading it.
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "engine/ops.h"
 #include "study/check/recompute_parts.h"
 
 /* Of the noise, and at least. */
@@ -17,110 +11,8 @@
 /* Coarser than this, a neighbour may look right, so the nearest is looked for even where the right one would do. */
 #define COARSE 1e-3
 
-/* One entry compared with a row. */
-struct match {
-  int token, position;
-  double distance; /* |row − entry| / |entry| */
-  double scale;    /* the factor that brings the entry nearest to the row, … */
-  double rest;     /* … and the distance then */
-};
-
 double recompute_tolerance(const struct recompute *r, enum carrier carrier) {
   return fmax(TOLERANCE_LEAST, TOLERANCE_TIMES * (carrier == CARRIER_V ? r->noise_v : r->noise_k));
-}
-
-static struct match compare(const float *row, const float *entry, int n, int token, int position) {
-  double rr = 0, re = 0, ee = 0;
-  for (int i = 0; i < n; i++) {
-    rr += (double)row[i] * (double)row[i], re += (double)row[i] * (double)entry[i];
-    ee += (double)entry[i] * (double)entry[i];
-  }
-  /* |row − s·entry|² by expansion loses half the digits, so the distances are summed directly. */
-  double scale = re / ee, difference = 0, rest = 0;
-  for (int i = 0; i < n; i++) {
-    double d = (double)row[i] - (double)entry[i], e = (double)row[i] - scale * (double)entry[i];
-    difference += d * d, rest += e * e;
-  }
-  return (struct match){token, position, sqrt(difference / ee), scale, sqrt(rest / rr)};
-}
-
-/* ---- the table ---- */
-
-static kvs_status build_table(struct recompute *r, kvs_error *err) {
-  if (r->table) return KVS_OK;
-  const kvs_config *c = &r->model->config;
-  const kvs_layer *layer = &r->model->layer[0];
-  size_t n = (size_t)c->n_embd, wide = 3 * n, rows = (size_t)c->n_ctx;
-  float *input = malloc((rows + 2) * n * sizeof(float)), *output = malloc((rows + 2) * wide * sizeof(float));
-  float *none = calloc(wide, sizeof(float));
-  if (!input || !output || !none) {
-    free(input), free(output), free(none);
-    return kvs_fail_memory(err, "working out layer 0's rows for every position");
-  }
-  for (size_t p = 0; p < rows; p++) {
-    const kvs_tensor *t = &r->model->wpe;
-    const char *from = (const char *)t->data + p * n * (t->dtype == KVS_F32 ? 4 : 2);
-    r->engine->kernels->widen(input + p * n, from, t->dtype, c->n_embd);
-    for (size_t i = 0; i < n; i++) input[p * n + i] *= layer->ln_1.g[i];
-  }
-  memcpy(input + rows * n, layer->ln_1.g, n * sizeof(float));
-  memcpy(input + (rows + 1) * n, layer->ln_1.b, n * sizeof(float));
-  const kvs_linear linear = {layer->c_attn.w, none};
-  kvs_op_linear(r->engine, output, input, c->n_ctx + 2, &linear);
-  r->table = output, r->gains = output + rows * wide, r->biases = r->gains + wide;
-  for (size_t i = 0; i < wide; i++) r->biases[i] += layer->c_attn.b[i];
-  free(input), free(none);
-  return KVS_OK;
-}
-
-/* c_attn of wte[token]·g, without bias, for the table's other part; into r->next. */
-static void token_part(struct recompute *r, int token, float *x) {
-  const kvs_layer *layer = &r->model->layer[0];
-  float *scaled = r->engine->s.attn_out;
-  recompute_embed(r, token, KVS_NO_POSITION, x);
-  for (int i = 0; i < r->model->config.n_embd; i++) scaled[i] = x[i] * layer->ln_1.g[i];
-  kvs_op_linear(r->engine, r->engine->s.qkv, scaled, 1, &layer->c_attn);
-  for (int i = 0; i < 3 * r->model->config.n_embd; i++) r->next[i] = r->engine->s.qkv[i] - layer->c_attn.b[i];
-}
-
-static void entry_of(const struct recompute *r, enum carrier carrier, const float *x, int position, float *entry) {
-  int n = r->model->config.n_embd;
-  double sum = 0, square = 0;
-  for (int i = 0; i < n; i++) sum += (double)x[i];
-  double mean = sum / n;
-  for (int i = 0; i < n; i++) square += ((double)x[i] - mean) * ((double)x[i] - mean);
-  double inverse = 1 / sqrt(square / n + (double)r->model->config.layer_norm_epsilon);
-  size_t from = (size_t)carrier * (size_t)n;
-  const float *table = position < 0 ? NULL : r->table + (size_t)position * 3 * (size_t)n + from;
-  for (int i = 0; i < n; i++) {
-    double whole =
-        (double)r->next[from + (size_t)i] + (table ? (double)table[i] : 0) - mean * (double)r->gains[from + (size_t)i];
-    entry[i] = (float)(inverse * whole + (double)r->biases[from + (size_t)i]);
-  }
-}
-
-/* The nearest entry of this token's table (all positions, and no wpe), by `rest` if scaled. */
-static kvs_status search(struct work *w, int token, enum carrier carrier, const float *row, bool scaled,
-                         struct match *best, kvs_error *err) {
-  struct recompute *r = w->r;
-  if (build_table(r, err)) return err->status;
-  float *wte = r->engine->s.x_mid, *x = r->engine->s.x, *entry = r->engine->s.mlp_out, *wpe = r->engine->s.wpe;
-  token_part(r, token, wte);
-  *best = (struct match){token, KVS_NO_POSITION, INFINITY, 1, INFINITY};
-  for (int p = KVS_NO_POSITION; p < w->config->n_ctx; p++) {
-    memcpy(x, wte, (size_t)w->config->n_embd * sizeof(float));
-    if (p >= 0) {
-      const kvs_tensor *t = &r->model->wpe;
-      r->engine->kernels->widen(wpe,
-                                (const char *)t->data + (size_t)p * (size_t)t->cols * (t->dtype == KVS_F32 ? 4 : 2),
-                                t->dtype, w->config->n_embd);
-      kvs_op_add(x, wte, wpe, (size_t)w->config->n_embd);
-    }
-    entry_of(r, carrier, x, p, entry);
-    struct match m = compare(row, entry, w->config->n_embd, token, p);
-    if (scaled ? m.rest < best->rest : m.distance < best->distance) *best = m;
-  }
-  return KVS_OK;
 }
 
 /* ---- likely positions ---- */
@@ -136,17 +28,6 @@ static int likely_positions(const struct work *w, int *list) {
     if (!there) list[count++] = wanted[i];
   }
   return count;
-}
-
-/* Compares the row with the exact entries of these positions; keeps them in the scratch's qkv. */
-static void compare_all(struct work *w, int token, enum carrier carrier, const float *row, const int *positions,
-                        int count, struct match *matches) {
-  struct recompute *r = w->r;
-  size_t n = (size_t)w->config->n_embd;
-  for (int i = 0; i < count; i++) recompute_embed(r, token, positions[i], r->tried + (size_t)i * n);
-  const float *qkv = recompute_project(w, 0, r->tried, count);
-  for (int i = 0; i < count; i++)
-    matches[i] = compare(row, qkv + (size_t)i * 3 * n + (size_t)carrier * n, w->config->n_embd, token, positions[i]);
 }
 
 /* How far apart two positions' entries are, from the exact ones in the scratch. */
@@ -180,24 +61,24 @@ static kvs_status find(struct work *w, enum carrier carrier, const float *row, s
   bool there = count > 0 && positions[0] == w->right; /* past wpe's end there is no right one */
   *f = (struct finding){.known = true, .rival = KVS_NO_POSITION};
   if (there) {
-    compare_all(w, w->token, carrier, row, positions, 1, m);
+    recompute_compare(w, w->token, carrier, row, positions, 1, m);
     f->used = f->right = m[0];
     if (m[0].distance <= tolerance && noise < COARSE) return KVS_OK;
   } else {
     f->right = (struct match){w->token, w->right, NAN, 1, NAN};
   }
-  compare_all(w, w->token, carrier, row, positions, count, m);
+  recompute_compare(w, w->token, carrier, row, positions, count, m);
   for (int i = 1; i < count; i++)
     if (m[i].distance < m[best].distance || isnan(m[best].distance)) best = i;
   bool right_will_do = there && m[0].distance <= tolerance;
   if (!(m[best].distance <= tolerance) || (noise >= COARSE && !right_will_do)) { /* the whole table */
     struct match nearest;
-    if (search(w, w->token, carrier, row, false, &nearest, err)) return err->status;
+    if (recompute_search(w, w->token, carrier, row, false, &nearest, err)) return err->status;
     if (nearest.distance < m[best].distance && nearest.position != m[best].position) {
       positions[count < MOST_ROWS ? count : count - 1] = nearest.position;
       best = count < MOST_ROWS ? count++ : count - 1;
     }
-    compare_all(w, w->token, carrier, row, positions, count, m);
+    recompute_compare(w, w->token, carrier, row, positions, count, m);
   }
   f->used = m[best];
   f->known = m[best].distance <= tolerance;
@@ -237,7 +118,7 @@ static int tokens_around(const struct work *w, int *list) {
 static bool v_fits(struct work *w, const struct evidence *e, int token, int position) {
   struct match m;
   if (!e->v) return false;
-  compare_all(w, token, CARRIER_V, w->r->v, &position, 1, &m);
+  recompute_compare(w, token, CARRIER_V, w->r->v, &position, 1, &m);
   return m.distance <= recompute_tolerance(w->r, CARRIER_V);
 }
 
@@ -248,7 +129,7 @@ static kvs_status explain(struct work *w, const struct evidence *e, const struct
   double tolerance = recompute_tolerance(w->r, CARRIER_K);
   struct match m;
   *explained = true;
-  if (search(w, w->token, CARRIER_K, w->r->k, true, &m, err)) return err->status;
+  if (recompute_search(w, w->token, CARRIER_K, w->r->k, true, &m, err)) return err->status;
   if (m.rest <= tolerance) {
     struct fact fact = fact_here(w, FACT_ROW_SCALED, row);
     fact.found = m.scale, fact.right = 1, fact.distance = m.rest, fact.right_distance = f->right.distance;
@@ -256,7 +137,7 @@ static kvs_status explain(struct work *w, const struct evidence *e, const struct
     return recompute_fact(w, fact, err);
   }
   for (int carrier = CARRIER_Q; carrier <= CARRIER_V; carrier += CARRIER_V - CARRIER_Q) {
-    if (search(w, w->token, (enum carrier)carrier, w->r->k, false, &m, err)) return err->status;
+    if (recompute_search(w, w->token, (enum carrier)carrier, w->r->k, false, &m, err)) return err->status;
     if (m.distance > tolerance) continue;
     struct fact fact = fact_here(w, FACT_ROW_SWAPPED, row);
     fact.found = carrier, fact.right = CARRIER_K, fact.distance = m.distance, fact.right_distance = f->right.distance;
@@ -265,7 +146,7 @@ static kvs_status explain(struct work *w, const struct evidence *e, const struct
   }
   float *woven = w->r->rows_k; /* the row as it was before its heads were cut, if they were cut interleaved */
   recompute_cut(w->config, woven, w->r->k, true);
-  if (search(w, w->token, CARRIER_K, woven, false, &m, err)) return err->status;
+  if (recompute_search(w, w->token, CARRIER_K, woven, false, &m, err)) return err->status;
   if (m.distance <= tolerance) {
     struct fact fact = fact_here(w, FACT_HEAD_CUT, row);
     fact.found = m.position, fact.right = w->right, fact.distance = m.distance, fact.right_distance = f->right.distance;
@@ -274,7 +155,7 @@ static kvs_status explain(struct work *w, const struct evidence *e, const struct
   }
   int tokens[8], count = tokens_around(w, tokens);
   for (int i = 0; i < count; i++) {
-    if (search(w, tokens[i], CARRIER_K, w->r->k, false, &m, err)) return err->status;
+    if (recompute_search(w, tokens[i], CARRIER_K, w->r->k, false, &m, err)) return err->status;
     if (m.distance > tolerance) continue;
     struct fact fact = fact_here(w, FACT_ROW_OTHER_TOKEN, row);
     fact.found = m.token, fact.right = w->token, fact.distance = m.distance, fact.right_distance = f->right.distance;
@@ -349,14 +230,14 @@ kvs_status recompute_nearest(struct work *w, const struct evidence *e, double *k
   enum carrier carrier = e->k ? CARRIER_K : CARRIER_V;
   const float *row = e->k ? w->r->k : w->r->v;
   int count = likely_positions(w, positions);
-  compare_all(w, w->token, carrier, row, positions, count, m);
+  recompute_compare(w, w->token, carrier, row, positions, count, m);
   for (int i = 1; i < count; i++)
     if (m[i].rest < m[best].rest) best = i;
   struct match nearest = m[best];
-  if (!(nearest.rest < COARSE) && search(w, w->token, carrier, row, true, &nearest, err)) return err->status;
+  if (!(nearest.rest < COARSE) && recompute_search(w, w->token, carrier, row, true, &nearest, err)) return err->status;
   *(e->k ? k : v) = nearest.rest;
   if (!e->k || !e->v) return KVS_OK;
-  compare_all(w, w->token, CARRIER_V, w->r->v, &nearest.position, 1, m);
+  recompute_compare(w, w->token, CARRIER_V, w->r->v, &nearest.position, 1, m);
   *v = m[0].rest;
   return KVS_OK;
 }
