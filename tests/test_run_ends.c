@@ -158,6 +158,42 @@ static void interrupted_after_some_steps(void **state) {
   assert_int_equal(number_in(path, "SELECT count(finished_at) FROM run"), 0);
 }
 
+/* Whether the run has taken SIGTERM into its own hands; without /proc nobody can tell. */
+static bool catches_sigterm(void) {
+  char name[64], line[256];
+  unsigned long long mask = 0;
+  snprintf(name, sizeof name, "/proc/%d/status", (int)run.pid);
+  FILE *file = fopen(name, "r");
+  if (!file) skip();
+  while (fgets(line, sizeof line, file))
+    if (sscanf(line, "SigCgt: %llx", &mask) == 1) break;
+  fclose(file);
+  return mask >> (SIGTERM - 1) & 1;
+}
+
+/* It stands before a file that another program holds, and does not wait on. */
+static void interrupted_before_a_locked_file(void **state) {
+  (void)state;
+  const char *path = in_folder("locked.db");
+  sqlite3 *lock;
+  start(path, NULL, PIPE);
+  assert_int_equal(finish(), 0);
+  assert_int_equal(sqlite3_open(path, &lock), SQLITE_OK);
+  execute(lock, "BEGIN EXCLUSIVE");
+  start(path, "--append", PIPE);
+  while (!catches_sigterm()) {
+    int status;
+    assert_int_equal(waitpid(run.pid, &status, WNOHANG), 0);
+    usleep(1000);
+  }
+  kill(run.pid, SIGTERM);
+  assert_int_equal(finish(), 128 + SIGTERM);
+  said("locked by another program; nothing was written");
+  said_once();
+  sqlite3_close(lock);
+  assert_int_equal(number_in(path, "SELECT count(*) FROM run"), 1);
+}
+
 /* Somebody deletes it: the run does not go on to its end as if nothing had been. */
 static void the_trace_is_deleted(void **state) {
   (void)state;
@@ -177,6 +213,7 @@ int main(void) {
       cmocka_unit_test(interrupted_before_the_first_step),
       cmocka_unit_test(killed_before_the_first_step),
       cmocka_unit_test(interrupted_after_some_steps),
+      cmocka_unit_test(interrupted_before_a_locked_file),
       cmocka_unit_test(the_trace_is_deleted),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

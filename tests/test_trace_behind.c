@@ -490,6 +490,43 @@ static void a_run_is_ended_at_the_second_try(void **state) {
   sqlite3_close(db);
 }
 
+/* SQLite's sleep while it waits for a lock: it takes no time here, and the first one is when the signal comes. */
+static volatile sig_atomic_t caught;
+static int slept;
+
+static int signal_while_asleep(sqlite3_vfs *vfs, int microseconds) {
+  (void)vfs;
+  if (slept++ == 0) caught = SIGTERM;
+  return microseconds;
+}
+
+/* Without the flag every wait is gone through; with it the one that is going on is the last. */
+static void a_signal_ends_the_wait_for_a_lock(void **state) {
+  (void)state;
+  const char *path = in_folder("signal.kvt");
+  sqlite3 *lock;
+  sqlite3_vfs sleepless = *sqlite3_vfs_find(NULL);
+  kvs_trace_source source = made_source(&small_config);
+  make_trace(path, 1, NULL);
+  sleepless.zName = "sleepless", sleepless.xSleep = signal_while_asleep;
+  assert_int_equal(sqlite3_vfs_register(&sleepless, 1), SQLITE_OK);
+  assert_int_equal(sqlite3_open(path, &lock), SQLITE_OK);
+  execute(lock, "BEGIN EXCLUSIVE");
+  for (int flagged = 0; flagged < 2; flagged++) {
+    caught = 0, slept = 0;
+    ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+    if (flagged) kvs_trace_interrupted_by(trace, &caught);
+    assert_status(kvs_trace_begin_run_from(trace, &source, NULL, NULL, NULL, &error), KVS_ERR_IO, __LINE__);
+    assert_says("locked by another program");
+    assert_true(flagged ? slept == 1 : slept > 100);
+    kvs_trace_close(trace, NULL);
+  }
+  sqlite3_close(lock);
+  sqlite3_vfs_unregister(&sleepless);
+  caught = 0;
+  make_trace(path, 1, NULL); /* nothing is left of it */
+}
+
 /* A new run of the same trace takes steps again. */
 static void after_an_error_a_new_run_begins(void **state) {
   (void)state;
@@ -520,6 +557,7 @@ int main(void) {
       cmocka_unit_test(a_lock_is_told_once),
       cmocka_unit_test(a_lock_after_a_lost_step_is_told_anew),
       cmocka_unit_test(a_run_is_ended_at_the_second_try),
+      cmocka_unit_test(a_signal_ends_the_wait_for_a_lock),
       cmocka_unit_test(after_an_error_a_new_run_begins),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -2,6 +2,7 @@
 #ifndef KVSTEP_TRACE_H
 #define KVSTEP_TRACE_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -72,6 +73,10 @@ typedef struct kvs_trace_source {
  * Errors: KVS_ERR_IO (a folder, no permission, no such folder, exists already), KVS_ERR_INPUT (APPEND to a file that
  * is not a trace, or of a newer version). */
 KVS_API kvs_status kvs_trace_create(const char *path, kvs_trace_open_mode mode, kvs_trace **out, kvs_error *err);
+
+/* While *flag is not 0, as a signal handler may set it, no call waits for another program's lock on the file: it fails at once, as it else
+ * does after five seconds (KVS_ERR_IO). The flag must outlive the trace; NULL: there is none. */
+KVS_API void kvs_trace_interrupted_by(kvs_trace *trace, const volatile sig_atomic_t *flag);
 
 /* Begins a run; *run (may be NULL) gets its number, from 1. Model and tokenizer must outlive the run; `info` (may be NULL) and
  * `log` (NULL: KVS_LOG_ATTENTION of all layers, heads and steps) are copied.

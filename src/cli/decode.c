@@ -27,6 +27,13 @@ static void on_signal(int number) {
 /* SIGPIPE is held back so that the trace can be closed first; if it was ignored before, EPIPE is an error as any other. */
 static bool pipe_kills;
 
+int decode_failed(const kvs_error *err) {
+  int code = report(err);
+  return caught ? 128 + caught : code;
+}
+
+void decode_watch(kvs_trace *trace) { kvs_trace_interrupted_by(trace, &caught); }
+
 void decode_catch_signals(kvs_engine *engine) {
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND}, old;
   cancel_engine = engine;
@@ -173,7 +180,7 @@ static int conclude(struct decode *d, kvs_status status, const kvs_error *err) {
   d->ended = status == KVS_OK || status == KVS_ERR_CONTEXT;
   if (status == KVS_ERR_CONTEXT) note_context(d, err);
   if (d->ended) return EXIT_OK;
-  return d->stopped_quietly ? EXIT_BAD : report(err);
+  return d->stopped_quietly ? EXIT_BAD : decode_failed(err);
 }
 
 /* All steps are in the trace, or the error says which are. */
@@ -192,7 +199,7 @@ int decode_run(struct decode *d) {
   d->stopped_quietly = d->write_error == EPIPE && pipe_kills;
   int code = conclude(d, status, &err);
   if (printed != KVS_OK && printed != KVS_ERR_CANCELLED && !d->stopped_quietly) code = report(&end_err);
-  if (d->trace && d->ended && kvs_trace_end_run(d->trace, &end_err) != KVS_OK) code = report(&end_err);
+  if (d->trace && d->ended && kvs_trace_end_run(d->trace, &end_err) != KVS_OK) code = decode_failed(&end_err);
   if (d->trace) kvs_trace_leave_run(d->trace); /* where it did not end */
   return code;
 }

@@ -28,6 +28,12 @@ struct decode {
  * Call it before the trace is opened; decode_end before the engine is freed. */
 void decode_catch_signals(kvs_engine *engine);
 
+/* Has the trace wait for no lock after the first ^C. */
+void decode_watch(kvs_trace *trace);
+
+/* Reports what went wrong; the exit code, which is that of a signal if one came meanwhile. */
+int decode_failed(const kvs_error *err);
+
 /* Decodes, prints, ends the run in the trace. Returns the exit code; messages have been given. */
 int decode_run(struct decode *d);
 

@@ -91,7 +91,9 @@ static int open_trace(const struct values *v, const struct session *s, const kvs
   kvs_error err;
   kvs_trace_open_mode mode = v->append ? KVS_TRACE_APPEND : v->force ? KVS_TRACE_REPLACE : KVS_TRACE_NEW;
   if (kvs_trace_create(v->output, mode, &d->trace, &err) != KVS_OK) return report(&err);
-  if (kvs_trace_begin_run(d->trace, s->model, s->tokenizer, info, log, &d->run, &err) != KVS_OK) return report(&err);
+  decode_watch(d->trace);
+  if (kvs_trace_begin_run(d->trace, s->model, s->tokenizer, info, log, &d->run, &err) != KVS_OK)
+    return decode_failed(&err);
   kvs_observer observer = kvs_trace_observer(d->trace);
   kvs_engine_observe(d->engine, &observer);
   return -1;
@@ -120,7 +122,7 @@ static int decode_session(const struct values *v, const struct session *s, const
   if (code < 0 && v->output) code = open_trace(v, s, &info, log, &d);
   if (code < 0) code = decode_run(&d);
   if (d.engine) kvs_engine_observe(d.engine, NULL); /* the trace goes first */
-  if (d.trace && kvs_trace_close(d.trace, &err) != KVS_OK) code = report(&err);
+  if (d.trace && kvs_trace_close(d.trace, &err) != KVS_OK) code = decode_failed(&err);
   code = decode_end(&d, code);
   if (d.engine) kvs_engine_free(d.engine);
   if (d.sampler) kvs_sampler_free(d.sampler);

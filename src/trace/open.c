@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUSY_MILLISECONDS = 5000 };
+enum { BUSY_MILLISECONDS = 5000, BUSY_PART = 10, BUSY_FIRST = 10 };
 
 char *kvs_trace_file_name(const char *path) {
   size_t length = strlen(path);
@@ -162,12 +162,23 @@ static kvs_status make_file(kvs_trace *trace, kvs_error *err) {
   return kvs_trace_remove_files(trace, false, err);
 }
 
+void kvs_trace_interrupted_by(kvs_trace *trace, const volatile sig_atomic_t *flag) { trace->interrupted = flag; }
+
+/* SQLite asks whether to try once more. Most locks are short: the first ten waits are of a millisecond. */
+static int wait_for_lock(void *context, int times) {
+  const kvs_trace *trace = context;
+  bool interrupted = trace->interrupted && *trace->interrupted != 0;
+  if (interrupted || times >= BUSY_FIRST + BUSY_MILLISECONDS / BUSY_PART) return 0;
+  sqlite3_sleep(times < BUSY_FIRST ? 1 : BUSY_PART);
+  return 1;
+}
+
 static kvs_status connect_file(kvs_trace *trace, const kvs_config *config, kvs_error *err) {
   /* One thread at a time uses it: see struct kvs_trace. */
   int rc = sqlite3_open_v2(trace->file, &trace->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
   if (rc != SQLITE_OK) return kvs_trace_fail(trace, rc, err);
   sqlite3_extended_result_codes(trace->db, 1);
-  sqlite3_busy_timeout(trace->db, BUSY_MILLISECONDS);
+  sqlite3_busy_handler(trace->db, wait_for_lock, trace);
   /* A trace has no triggers. Those of a file that somebody else made could change what is appended, or never end. */
   sqlite3_db_config(trace->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, (int *)NULL);
   sqlite3_db_config(trace->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)NULL);

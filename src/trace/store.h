@@ -3,6 +3,7 @@
 #define KVS_TRACE_STORE_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,9 +52,10 @@ struct kvs_trace {
   uint64_t device, inode; /* it is this one */
   bool checked;           /* the file is of the model and the vocabulary that are being written */
   bool stat_is_real;      /* its head_stat is of an earlier schema.sql, whose columns take a REAL for each number */
-  bool made_file;   /* this trace created the file, and nothing has come of it yet: no step, no run that was ended */
-  bool committed;   /* this trace has committed something */
-  unsigned told;    /* KVS_TOLD_…: what is wrong with the file, told since the last commit; it is told once */
+  bool made_file; /* this trace created the file, and nothing has come of it yet: no step, no run that was ended */
+  bool committed; /* this trace has committed something */
+  unsigned told;  /* KVS_TOLD_…: what is wrong with the file, told since the last commit; it is told once */
+  const volatile sig_atomic_t *interrupted; /* not 0: locks are not waited for any more; NULL: nobody says so */
   int left_run;     /* a run without a step that was left and could not be taken out again; 0: none */
   int wal_pages;    /* pages in the write-ahead log after the last commit */
   int wal_moved;    /* how many of them the mover was last asked to move into the file */

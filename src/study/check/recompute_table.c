@@ -101,8 +101,8 @@ kvs_status recompute_search(struct work *w, int token, enum carrier carrier, con
   return KVS_OK;
 }
 
-void recompute_compare(struct work *w, int token, enum carrier carrier, const float *row, const int *positions, int count,
-                       struct match *matches) {
+void recompute_compare(struct work *w, int token, enum carrier carrier, const float *row, const int *positions,
+                       int count, struct match *matches) {
   struct recompute *r = w->r;
   size_t n = (size_t)w->config->n_embd;
   for (int i = 0; i < count; i++) recompute_embed(r, token, positions[i], r->tried + (size_t)i * n);
