@@ -82,15 +82,17 @@ $(BUILD)/src/trace/sql/%.o: KFLAGS += -DSQLITE_CORE
 $(BUILD)/ext/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) $(KFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(KFLAGS) $(CFLAGS) $(EXTRA_$(notdir $*)) -MMD -MP -c $< -o $@
 
 # Only the AVX kernels may use these instructions; they are chosen at run time. -fno-trapping-math lets a choice between two numbers be
-# made without a branch; it changes no result.
+# made without a branch, and so side by side; it changes no result.
 ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
   EXTRA_kernels_avx2 := -mavx2 -mfma -mf16c -O3 -fno-trapping-math
   EXTRA_kernels_avx512 := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mf16c -mprefer-vector-width=512 -O3 -fno-trapping-math
 endif
 EXTRA_kernels_neon := -O3 -fno-trapping-math
+EXTRA_kernels_reference := -fno-trapping-math
+EXTRA_scalars := -fno-trapping-math
 
 # Files embedded with .incbin (src/base/embed.h).
 $(BUILD)/src/model/builtin.o: $(wildcard examples/models/*/config.json examples/models/*/model.safetensors \

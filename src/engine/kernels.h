@@ -43,6 +43,12 @@ typedef struct kvs_kernels {
   /* sums[0] = Σ exp(x[i] − max), sums[1] = Σ exp(x[i] − max)·(x[i] − max), in double; max is the largest x. */
   void (*exp_sums)(const float *x, int n, double max, double *sums);
 
+  /* sums[0] = Σ w[i], sums[1] = −Σ w[i]·ln w[i] in double, as kvs_w_ln_w has it. n weights. */
+  void (*weight_sums)(const float *w, int n, double *sums);
+
+  /* The first i with x[i] ≥ least; n where there is none. NaN is not. */
+  int (*first_from)(const float *x, int n, float least);
+
   /* x[i] = activation(x[i]) in place. */
   void (*activate)(float *x, size_t n, kvs_activation activation);
 } kvs_kernels;

@@ -121,6 +121,14 @@ static float largest(const float *x, int n) {
 
 static void exp_sums(const float *x, int n, double max, double *sums) { kvs_exp_sums_in_lanes(x, n, max, sums); }
 
+static void weight_sums(const float *w, int n, double *sums) { kvs_weight_sums_in_lanes(w, n, sums); }
+
+static int first_from(const float *x, int n, float least) {
+  for (int i = 0; i < n; i++)
+    if (x[i] >= least) return i;
+  return n;
+}
+
 const kvs_kernels kvs_kernels_reference = {
     .name = "reference",
     .widen = widen,
@@ -134,5 +142,7 @@ const kvs_kernels kvs_kernels_reference = {
     .layer_norm = layer_norm,
     .largest = largest,
     .exp_sums = exp_sums,
+    .weight_sums = weight_sums,
+    .first_from = first_from,
     .activate = activate,
 };

@@ -200,9 +200,9 @@ static float largest(const float *x, int n) {
   for (; i + 4 * WIDTH <= n; i += 4 * WIDTH)
     for (int u = 0; u < 4; u++) most[u] = v_greater(v_load(x + i + u * WIDTH), most[u]);
   for (; i + WIDTH <= n; i += WIDTH) most[0] = v_greater(v_load(x + i), most[0]);
-  float lane[4 * WIDTH];
-  for (int u = 0; u < 4; u++) v_store(lane + u * WIDTH, most[u]);
-  for (int l = 1; l < 4 * WIDTH; l++) lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
+  float lane[WIDTH];
+  v_store(lane, v_greater(v_greater(most[0], most[1]), v_greater(most[2], most[3])));
+  for (int l = 1; l < WIDTH; l++) lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
   for (; i < n; i++) lane[0] = x[i] > lane[0] ? x[i] : lane[0];
   return lane[0];
 }
@@ -330,8 +330,12 @@ static void activate(float *x, size_t n, kvs_activation activation) {
 
 static void exp_sums(const float *x, int n, double max, double *sums) { kvs_exp_sums_in_lanes(x, n, max, sums); }
 
+static void weight_sums(const float *w, int n, double *sums) { kvs_weight_sums_in_lanes(w, n, sums); }
+
+static int first_from(const float *x, int n, float least) { return kvs_first_from_in_blocks(x, n, least); }
+
 /* All of them, for the table. */
 #define VECTOR_KERNELS                                                                                                 \
   .widen = widen, .linear = linear, .block_sums = block_sums, .add_blocks = add_blocks, .dot_rows = dot_rows,          \
   .score = score, .softmax = softmax, .mix = mix, .layer_norm = layer_norm, .largest = largest, .exp_sums = exp_sums,  \
-  .activate = activate
+  .weight_sums = weight_sums, .first_from = first_from, .activate = activate

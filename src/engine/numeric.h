@@ -27,6 +27,13 @@ static inline float kvs_fold(float *lane) {
   return lane[0];
 }
 
+/* The same of doubles. */
+static inline double kvs_fold_double(double *lane) {
+  for (int half = KVS_LANES / 2; half > 0; half /= 2)
+    for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+  return lane[0];
+}
+
 /* 2^n by its bits, for a normal result. */
 static inline float kvs_pow2(int n) {
   uint32_t bits = (uint32_t)(n + 127) << 23;
@@ -130,9 +137,65 @@ static inline void kvs_exp_sums_in_lanes(const float *x, int n, double max, doub
     for (int i = 0; i < PART; i += KVS_LANES)
       for (int l = 0; l < KVS_LANES; l++) sum[l] += e[i + l], weighted[l] += d[i + l];
   }
-  for (int half = KVS_LANES / 2; half > 0; half /= 2)
-    for (int l = 0; l < half; l++) sum[l] += sum[l + half], weighted[l] += weighted[l + half];
-  sums[0] = sum[0], sums[1] = weighted[0];
+  sums[0] = kvs_fold_double(sum), sums[1] = kvs_fold_double(weighted);
+}
+
+/* ln x for a normal x > 0, within one ulp; the same bits on every machine. x = 2^n · m, √½ ≤ m < √2, f = m − 1 (exact). With
+ * s = f / (2 + f), ln m = 2 artanh s = 2s + s·R, where R = 2/3·s² + 2/5·s⁴ + … (Abramowitz & Stegun 4.1.27; the remainder after
+ * s²⁰ is below 6e-19 of the whole). Since 2s = f − s·f, that is f − s·(f − R): what is rounded is small beside f. No fma, as
+ * above. A float32 is normal as a double, also where it is not as a float. */
+static inline double kvs_log_within(double x) {
+  uint64_t bits, power;
+  memcpy(&bits, &x, sizeof bits);
+  power = (bits + (0x3FF0000000000000u - 0x3FE6A09E667F3BCDu)) >> 52; /* n + 1023; √½ is 0x3FE6A09E667F3BCD */
+  bits -= (power - 1023) << 52;
+  power |= 0x4330000000000000u; /* beside 2^52, as in kvs_pow2_double */
+  double m, n;
+  memcpy(&m, &bits, sizeof m);
+  memcpy(&n, &power, sizeof n);
+  n -= 0x1p52 + 1023;
+  double f = m - 1, s = f / (m + 1), z = s * s;
+  double p = 2.0 / 21;
+  p = p * z + 2.0 / 19;
+  p = p * z + 2.0 / 17;
+  p = p * z + 2.0 / 15;
+  p = p * z + 2.0 / 13;
+  p = p * z + 2.0 / 11;
+  p = p * z + 2.0 / 9;
+  p = p * z + 2.0 / 7;
+  p = p * z + 2.0 / 5;
+  p = p * z + 2.0 / 3;
+  return n * 0x1.62e42feep-1 + (f - (s * (f - z * p) - n * 0x1.a39ef35793c76p-33)); /* ln 2 in two parts, as above */
+}
+
+/* w·ln w of a weight, which was a float32; 0 for one that is not positive, NaN for NaN, ∞ for ∞. */
+static inline double kvs_w_ln_w(double w) {
+  double positive = w > 0 ? w : 1.0, product = positive * kvs_log_within(positive);
+  return w == w ? product : w;
+}
+
+/* sums[0] = Σ w[i], sums[1] = −Σ w[i]·ln w[i], in lanes as above. */
+static inline void kvs_weight_sums_in_lanes(const float *w, int n, double *sums) {
+  double sum[KVS_LANES] = {0}, entropy[KVS_LANES] = {0};
+  for (int i = 0; i < n; i += KVS_LANES) {
+    float rest[KVS_LANES] = {0};
+    const float *from = n - i < KVS_LANES ? memcpy(rest, w + i, (size_t)(n - i) * sizeof *w) : w + i;
+    for (int l = 0; l < KVS_LANES; l++) sum[l] += (double)from[l], entropy[l] -= kvs_w_ln_w((double)from[l]);
+  }
+  sums[0] = kvs_fold_double(sum), sums[1] = kvs_fold_double(entropy);
+}
+
+/* The first i with x[i] ≥ least, or n. So many comparisons at once that the compiler makes vectors of them. */
+static inline int kvs_first_from_in_blocks(const float *x, int n, float least) {
+  enum { SIDE_BY_SIDE = 32 };
+  int i = 0;
+  for (; i + SIDE_BY_SIDE <= n; i += SIDE_BY_SIDE) {
+    int any = 0;
+    for (int l = 0; l < SIDE_BY_SIDE; l++) any |= x[i + l] >= least;
+    if (any) break;
+  }
+  while (i < n && !(x[i] >= least)) i++;
+  return i;
 }
 
 static inline float kvs_relu(float x) { return x < 0 ? 0 : x; }

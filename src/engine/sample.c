@@ -1,12 +1,11 @@
-/* sample.c: choosing the next token: greedy, or by chance with temperature, top-k and top-p; and the logits' probabilities. */
+/* sample.c: choosing the next token: greedy, or by chance with temperature, top-k and top-p. */
 #include "kvstep/engine.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "engine/kernels.h"
 #include "engine/numeric.h"
-#include "engine/sample.h"
+#include "engine/summary.h"
 
 typedef struct candidate {
   int token;
@@ -64,10 +63,8 @@ static int by_logit(const void *left, const void *right) {
 }
 
 static int greedy(const float *logits, int n_vocab) {
-  float most = kvs_kernels_find(NULL)->largest(logits, n_vocab);
-  for (int i = 0; i < n_vocab; i++)
-    if (logits[i] == most) return i;
-  return 0; /* nothing but NaN */
+  int best = kvs_argmax(logits, n_vocab);
+  return best < 0 ? 0 : best; /* nothing but NaN */
 }
 
 int kvs_sampler_next(kvs_sampler *sampler, const float *logits) {
@@ -94,30 +91,3 @@ int kvs_sampler_next(kvs_sampler *sampler, const float *logits) {
   }
   return c[within - 1].token;
 }
-
-/* The largest logit, ln Σ exp(logit − largest) so that nothing overflows, and the entropy, in one pass:
- * −Σ p·ln p = ln Σ − Σ exp(d)·d / Σ, where d = logit − largest. */
-typedef struct distribution {
-  double max, log_sum, entropy;
-} distribution;
-
-static distribution distribution_of(const float *logits, int n_vocab) {
-  distribution of = {.max = (double)logits[greedy(logits, n_vocab)]};
-  double sums[2];
-  kvs_kernels_find(NULL)->exp_sums(logits, n_vocab, of.max, sums);
-  of.log_sum = log(sums[0]);
-  of.entropy = of.log_sum - sums[1] / sums[0];
-  return of;
-}
-
-kvs_top kvs_logits_top(const float *logits, int n_vocab) {
-  distribution of = distribution_of(logits, n_vocab);
-  return (kvs_top){of.max, -of.log_sum, of.entropy};
-}
-
-double kvs_logprob(const float *logits, int n_vocab, int token) {
-  distribution of = distribution_of(logits, n_vocab);
-  return (double)logits[token] - of.max - of.log_sum;
-}
-
-double kvs_entropy(const float *logits, int n_vocab) { return distribution_of(logits, n_vocab).entropy; }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/sample.h"
+#include "engine/summary.h"
 
 static const char *const insert_sql[KVS_INSERT_COUNT] = {
     [KVS_INSERT_STEP] = "INSERT INTO step VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -143,13 +143,9 @@ static void bind_weight_sum(const kvs_trace *trace, sqlite3_stmt *insert, int at
 /* head_summary's numbers of weights [rows]; `self` is the row that this step appends. A NaN is stored as NULL. */
 static kvs_status write_head_stat(kvs_trace *trace, const kvs_moment *m, int head, kvs_error *err) {
   const float *w = m->weights + (size_t)head * (size_t)m->rows;
-  int rows = m->rows, self = m->step->cache_length_before, best = -1;
-  double entropy = 0, sum = 0;
-  for (int i = 0; i < rows; i++) {
-    sum += (double)w[i];
-    if (w[i] > 0 || isnan(w[i])) entropy -= (double)w[i] * log((double)w[i]);
-    if (!isnan(w[i]) && (best < 0 || w[i] > w[best])) best = i;
-  }
+  const kvs_weights_summary of = kvs_summarize_weights(w, m->rows);
+  int rows = m->rows, self = m->step->cache_length_before, best = of.max_row;
+  double entropy = of.entropy, sum = of.sum;
   sqlite3_stmt *insert = with_step(trace, KVS_INSERT_HEAD_STAT, m->step->step);
   sqlite3_bind_int(insert, 3, m->layer);
   sqlite3_bind_int(insert, 4, head);
@@ -190,19 +186,6 @@ static kvs_status write_layer(kvs_trace *trace, const kvs_moment *m, kvs_error *
   return kvs_trace_run(trace, insert, err);
 }
 
-/* The `room` best tokens, the lower id first among equals; returns how many. NaN is never among them. */
-static int rank_tokens(const float *logits, int n_vocab, int *best, int room) {
-  int count = 0;
-  for (int token = 0; token < n_vocab; token++) {
-    float logit = logits[token];
-    if (count == room ? !(logit > logits[best[count - 1]]) : isnan(logit)) continue; /* a NaN is not greater either */
-    int at = count < room ? count++ : count - 1;
-    for (; at > 0 && logit > logits[best[at - 1]]; at--) best[at] = best[at - 1];
-    best[at] = token;
-  }
-  return count;
-}
-
 static kvs_status write_top_token(kvs_trace *trace, int step, int rank, int token, float logit, double probability,
                                   kvs_error *err) {
   size_t length = 0;
@@ -224,7 +207,7 @@ static kvs_status write_top_token(kvs_trace *trace, int step, int rank, int toke
 
 static kvs_status write_logits(kvs_trace *trace, const kvs_moment *m, kvs_error *err) {
   int best[KVS_TOP_TOKENS], n_vocab = trace->config.n_vocab, step = m->step->step;
-  int count = rank_tokens(m->logits, n_vocab, best, KVS_TOP_TOKENS);
+  int count = kvs_best_tokens(m->logits, n_vocab, best, KVS_TOP_TOKENS);
   kvs_top top = kvs_logits_top(m->logits, n_vocab);
   kvs_status status = KVS_OK;
   for (int i = 0; status == KVS_OK && i < count; i++) {

@@ -11,13 +11,16 @@
  *   f32_softmax_entropy(blob) the same of softmax(blob)
  *   dot(a, b)                 Σ a[i]·b[i]; an error if the lengths differ
  *
- * Sums are taken in double, in order. NULL gives NULL, and so does every result that is NaN.
+ * Sums are taken in double; those of f32_sum and f32_entropy in lanes, as the engine does it (engine/numeric.h), so that what
+ * is reckoned has the bits of what kvstep stores; the others in order. NULL gives NULL, and so does every result that is NaN.
  */
 #include "trace/sql/extension.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "engine/numeric.h"
 
 SQLITE_EXTENSION_INIT3
 
@@ -89,9 +92,9 @@ static void f32_sum(sqlite3_context *context, int argc, sqlite3_value **argv) {
   const unsigned char *bytes;
   sqlite3_int64 count;
   if (!vector(context, argv[0], &bytes, &count) || count == 0) return;
-  double sum = 0;
-  for (sqlite3_int64 i = 0; i < count; i++) sum += load(bytes, i);
-  sqlite3_result_double(context, sum);
+  double sum[KVS_LANES] = {0};
+  for (sqlite3_int64 i = 0; i < count; i++) sum[i % KVS_LANES] += load(bytes, i);
+  sqlite3_result_double(context, kvs_fold_double(sum));
 }
 
 /* Where the largest number is, or -1. */
@@ -140,12 +143,13 @@ static void f32_entropy(sqlite3_context *context, int argc, sqlite3_value **argv
   const unsigned char *bytes;
   sqlite3_int64 count;
   if (!vector(context, argv[0], &bytes, &count) || count == 0) return;
-  double entropy = 0;
-  for (sqlite3_int64 i = 0; i < count; i++) {
-    double w = load(bytes, i);
-    if (w > 0 || isnan(w)) entropy -= w * log(w);
+  double entropy[KVS_LANES] = {0};
+  for (sqlite3_int64 i = 0; i < count; i += KVS_LANES) {
+    double w[KVS_LANES] = {0};
+    for (int l = 0; l < KVS_LANES && i + l < count; l++) w[l] = load(bytes, i + l);
+    for (int l = 0; l < KVS_LANES; l++) entropy[l] -= kvs_w_ln_w(w[l]);
   }
-  sqlite3_result_double(context, entropy);
+  sqlite3_result_double(context, kvs_fold_double(entropy));
 }
 
 /* With x = logit - the largest and Z = Σ e^x: -Σ p·ln p = ln Z - Σ e^x·x / Z. */
