@@ -30,3 +30,10 @@ const kvs_kernels *kvs_kernels_find(const char *name) {
     if (strcmp(available(i)->name, name) == 0) return available(i);
   return NULL;
 }
+
+const kvs_kernels *kvs_kernels_for_few(void) {
+#if defined(__x86_64__)
+  if (available(0) == &kvs_kernels_avx512) return available(1);
+#endif
+  return available(0);
+}

@@ -58,6 +58,10 @@ typedef struct kvs_kernels {
 /* The table called `name`, or the fastest one for NULL; NULL if this CPU has none of that name. */
 const kvs_kernels *kvs_kernels_find(const char *name);
 
+/* The fastest for some hundred numbers between other work: not AVX-512, since what is wider than AVX2 in the CPU sleeps while it is
+ * not used, and waking takes longer than is saved. */
+const kvs_kernels *kvs_kernels_for_few(void);
+
 extern const kvs_kernels kvs_kernels_reference;
 #if defined(__x86_64__)
 extern const kvs_kernels kvs_kernels_avx2, kvs_kernels_avx512;

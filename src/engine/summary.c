@@ -58,7 +58,7 @@ double kvs_logprob(const float *logits, int n_vocab, int token) {
 double kvs_entropy(const float *logits, int n_vocab) { return distribution_of(logits, n_vocab).entropy; }
 
 kvs_weights_summary kvs_summarize_weights(const float *w, int rows) {
-  const kvs_kernels *kernels = kvs_kernels_find(NULL);
+  const kvs_kernels *kernels = kvs_kernels_for_few();
   double sums[2];
   kernels->weight_sums(w, rows, sums);
   return (kvs_weights_summary){.entropy = sums[1], .sum = sums[0], .max_row = argmax(kernels, w, rows)};
