@@ -113,7 +113,7 @@ static void summaries_are_right_both_stored_and_reckoned(void **state) {
   assert_int_equal(number(db, "SELECT count(*) FROM main.head_summary"), 24);
   execute(db, SQL("ATTACH '%s' AS whole", in_folder("a.kvt"))); /* with the SQL functions, to the bit */
   assert_int_equal(number(db,
-                          "SELECT count(*) FROM temp.head_summary AS r JOIN whole.head_stat AS s USING (run, step, "
+                          "SELECT count(*) FROM temp.head_summary AS r JOIN whole.head_summary AS s USING (run, step, "
                           "layer, head) WHERE r.entropy = s.entropy AND r.weight_sum = s.weight_sum AND r.max_weight = "
                           "s.max_weight AND r.max_row = s.max_row"),
                    24);
