@@ -283,7 +283,7 @@ static void an_endless_list_of_tables_is_told(void **state) {
   const char *path = in_folder("list.kvt");
   make_trace(path, 1, NULL);
   alter(path, "PRAGMA writable_schema = 1; INSERT INTO sqlite_schema SELECT type, name, tbl_name, rootpage, sql FROM "
-              "sqlite_schema CROSS JOIN number WHERE name = 'sqlite_autoindex_step_1' AND n BETWEEN 1 AND 300");
+              "sqlite_schema CROSS JOIN number WHERE name = 'sqlite_autoindex_head_step_1' AND n BETWEEN 1 AND 300");
   sqlite3 *db;
   ok(kvs_trace_read(path, &db, &error));
   sqlite3_close(db);
@@ -295,6 +295,11 @@ static void an_endless_list_of_tables_is_told(void **state) {
   branch_out(path, page[110] << 8 | page[111]);
   assert_status(kvs_trace_read(path, &db, &error), KVS_ERR_INPUT, __LINE__);
   assert_says("its list of tables has no end");
+  kvs_trace_source source = made_source(&small_config);
+  ok(kvs_trace_create(path, KVS_TRACE_APPEND, &trace, &error));
+  assert_status(begin(&source), KVS_ERR_INPUT, __LINE__);
+  assert_says("its list of tables has no end");
+  ok(kvs_trace_close(trace, &error));
 }
 
 int main(void) {

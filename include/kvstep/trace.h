@@ -103,11 +103,12 @@ KVS_API kvs_status kvs_trace_begin_run_from(kvs_trace *trace, const kvs_trace_so
 KVS_API kvs_status kvs_trace_resume_run(kvs_trace *trace, kvs_model *model, const kvs_tokenizer *tokenizer, int run,
                                         const kvs_log *log, kvs_error *err);
 
-/* The observer to hand to kvs_engine_observe. Each decode step, and each prefill batch, is one transaction. What is told is copied;
- * `behind` writes what is settled, beside the next step if the engine has a thread to spare, and if nobody calls it the next
- * `settled` does. An error in it (KVS_ERR_IO: disk full, locked, the file not in its place any more) rolls that transaction back;
- * every earlier step stays in the file. The next call that returns a status tells it, once. Let the engine be done with the trace
- * (kvs_engine_settle, or kvs_engine_observe with NULL) before kvs_trace_close. */
+/* The observer to hand to kvs_engine_observe. What is told is copied. A transaction holds whole steps: one, or up to four that were
+ * settled within 0.1 s of each other; a prefill batch is never divided. `behind` writes them, beside the next step if the engine has a
+ * thread to spare, and if nobody calls it a later `settled` does: who is killed loses seven steps at most (kvs_trace_settle waits for
+ * them). An error in it (KVS_ERR_IO: disk full, locked, the file not in its place any more) rolls that transaction back; every earlier
+ * one stays in the file. The next call that returns a status tells it, once. Let the engine be done with the trace (kvs_engine_settle,
+ * or kvs_engine_observe with NULL) before kvs_trace_close. */
 KVS_API kvs_observer kvs_trace_observer(kvs_trace *trace);
 
 /* Waits until every step and batch that is settled is in the file, where another connection sees it. Errors: what went wrong with

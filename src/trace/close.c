@@ -15,6 +15,7 @@ static kvs_status leave_moved(kvs_trace *trace, kvs_error *err) {
 
 /* Moves the log into the file, so that one file is left. */
 static kvs_status make_one_file(kvs_trace *trace, kvs_error *err) {
+  kvs_trace_bound_opening(trace->db, true); /* a file that was refused may have its list of tables read once more */
   if (trace->told & KVS_TOLD_LOCKED)
     sqlite3_busy_timeout(trace->db, LEAVE_MILLISECONDS); /* what holds it has been waited for, and told */
   int rc = sqlite3_wal_checkpoint_v2(trace->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);

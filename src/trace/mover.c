@@ -6,6 +6,7 @@
 
 #include <sqlite3.h>
 
+#include "base/clock.h"
 #include "base/signals.h"
 
 struct kvs_mover {
@@ -17,11 +18,21 @@ struct kvs_mover {
   int rc;                 /* under mutex */
 };
 
+/* It is asked when some steps have just been committed, beside a step that pays for that; so it leaves the moving to a later one. */
+#define PAUSE_SECONDS 0.02
+
+/* Returns early if the thread is to stop. Under mutex. */
+static void pause_before(kvs_mover *mover) {
+  double end = kvs_now() + PAUSE_SECONDS;
+  while (!mover->stop && kvs_cond_wait_until(&mover->wake, &mover->mutex, end)) {}
+}
+
 static void *move(void *argument) {
   kvs_mover *mover = argument;
   pthread_mutex_lock(&mover->mutex);
   for (;;) {
     while (!mover->asked && !mover->stop) pthread_cond_wait(&mover->wake, &mover->mutex);
+    pause_before(mover);
     if (mover->stop) break;
     mover->asked = false;
     mover->busy = true;
@@ -39,7 +50,7 @@ kvs_mover *kvs_mover_start(const char *file) {
   kvs_mover *mover = calloc(1, sizeof *mover);
   if (!mover) return NULL;
   pthread_mutex_init(&mover->mutex, NULL);
-  pthread_cond_init(&mover->wake, NULL);
+  kvs_cond_init(&mover->wake);
   /* A checkpoint needs the log to be open, and any read opens it. */
   bool ready = sqlite3_open_v2(file, &mover->db, SQLITE_OPEN_READWRITE, NULL) == SQLITE_OK &&
                sqlite3_exec(mover->db, "PRAGMA synchronous = NORMAL; SELECT 1 FROM sqlite_schema LIMIT 1", NULL, NULL,

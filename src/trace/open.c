@@ -186,12 +186,14 @@ static kvs_status connect_file(kvs_trace *trace, const kvs_config *config, kvs_e
   int page = config->n_embd >= 512 ? 65536 : 4096;
   char sql[96];
   snprintf(sql, sizeof sql, "PRAGMA page_size = %d", page);
+  kvs_trace_bound_opening(trace->db, true);
   kvs_status status = trace->made_file ? kvs_trace_exec(trace, sql, err) : KVS_OK;
   /* A file that holds nothing yet has nothing to lose: its first page need not wait for the disk. */
   if (status == KVS_OK && trace->made_file) status = kvs_trace_exec(trace, "PRAGMA synchronous = OFF", err);
   if (status == KVS_OK) status = kvs_trace_exec(trace, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", err);
+  kvs_trace_bound_opening(trace->db, false);
   /* What a step writes stays in memory until it is committed: else SQLite puts it into the log and reads it back. */
-  if (status == KVS_OK) status = kvs_trace_exec(trace, "PRAGMA cache_size = -4000", err);
+  if (status == KVS_OK) status = kvs_trace_exec(trace, "PRAGMA cache_size = -8000", err);
   /* What the engine logs is as the constraints want it. */
   if (status == KVS_OK && !trace->whole) status = kvs_trace_exec(trace, "PRAGMA ignore_check_constraints = ON", err);
   if (status != KVS_OK) return status;

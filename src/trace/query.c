@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/signals.h"
 
 void vector_free(struct vector *vector) {
@@ -77,12 +77,9 @@ struct watch {
 
 static void *interrupt_late(void *argument) {
   struct watch *watch = argument;
-  struct timespec end;
-  clock_gettime(CLOCK_MONOTONIC, &end);
-  end.tv_sec += 2;
+  double end = kvs_now() + 2;
   pthread_mutex_lock(&watch->mutex);
-  int rc = 0;
-  while (!watch->done && rc == 0) rc = pthread_cond_timedwait(&watch->changed, &watch->mutex, &end);
+  while (!watch->done && kvs_cond_wait_until(&watch->changed, &watch->mutex, end)) {}
   if (!watch->done) sqlite3_interrupt(watch->db);
   pthread_mutex_unlock(&watch->mutex);
   return NULL;
@@ -91,12 +88,9 @@ static void *interrupt_late(void *argument) {
 /* Steps `count`, watched: SQLite's result, SQLITE_INTERRUPT too where nobody can watch. */
 static int step_watched(sqlite3_stmt *count) {
   struct watch watch = {.db = sqlite3_db_handle(count), .mutex = PTHREAD_MUTEX_INITIALIZER};
-  pthread_condattr_t clock;
   pthread_t thread;
   sigset_t before;
-  pthread_condattr_init(&clock);
-  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-  pthread_cond_init(&watch.changed, &clock);
+  kvs_cond_init(&watch.changed);
   kvs_signals_block(&before);
   bool watched = pthread_create(&thread, NULL, interrupt_late, &watch) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -109,7 +103,6 @@ static int step_watched(sqlite3_stmt *count) {
     pthread_join(thread, NULL);
   }
   pthread_cond_destroy(&watch.changed);
-  pthread_condattr_destroy(&clock);
   return result;
 }
 

@@ -12,6 +12,23 @@ static const char *const names[] = {"run",       "token",      "step",        "e
                                     "head_step", "layer_step", "step_vector", "top_token", "divergence",
                                     "head_stat", "step_stat",  "number"};
 
+/* Nothing that opening a trace asks needs a hundredth of these instructions, but for a list of tables on pages that lead to
+ * each other. */
+enum { OPENING_AT_MOST = 1000000 };
+static int too_long(void *nothing) {
+  (void)nothing;
+  return 1;
+}
+
+void kvs_trace_bound_opening(sqlite3 *db, bool bound) {
+  sqlite3_progress_handler(db, bound ? OPENING_AT_MOST : 0, bound ? too_long : NULL, NULL);
+}
+
+kvs_status kvs_trace_fail_endless(const char *path, kvs_error *err) {
+  return kvs_fail(err, KVS_ERR_INPUT, "%s: damaged: its list of tables has no end; take another copy of the file",
+                  path);
+}
+
 static kvs_status explain(sqlite3 *db, const char *path, int rc, kvs_error *err) {
   const char *said = db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
   switch (rc & 0xFF) {
@@ -26,19 +43,10 @@ static kvs_status explain(sqlite3 *db, const char *path, int rc, kvs_error *err)
   case SQLITE_LOCKED:
     return kvs_fail(err, KVS_ERR_IO, "%s: locked by another program; try again when it has closed the file", path);
   case SQLITE_INTERRUPT:
-    return kvs_fail(err, KVS_ERR_INPUT, "%s: damaged: its list of tables has no end; take another copy of the file",
-                    path);
+    return kvs_trace_fail_endless(path, err);
   default:
     return kvs_fail(err, KVS_ERR_IO, "%s: cannot be read: %s", path, said);
   }
-}
-
-/* Nothing that opening a trace asks needs a hundredth of these instructions, but for a list of tables on pages that lead to
- * each other. */
-enum { OPENING_AT_MOST = 1000000 };
-static int too_long(void *nothing) {
-  (void)nothing;
-  return 1;
 }
 
 /* One number that a pragma or a query answers with. */
@@ -159,9 +167,9 @@ kvs_status kvs_trace_read(const char *path, sqlite3 **db, kvs_error *err) {
     rc = try_open(file, "&immutable=1", db);
   }
   free(file);
-  if (status == KVS_OK && rc == SQLITE_OK) sqlite3_progress_handler(*db, OPENING_AT_MOST, too_long, NULL);
+  if (status == KVS_OK && rc == SQLITE_OK) kvs_trace_bound_opening(*db, true);
   if (status == KVS_OK) status = rc == SQLITE_OK ? set_up(*db, path, err) : explain(*db, path, rc, err);
-  if (status == KVS_OK) sqlite3_progress_handler(*db, 0, NULL, NULL);
+  if (status == KVS_OK) kvs_trace_bound_opening(*db, false);
   if (status != KVS_OK) {
     sqlite3_close(*db);
     *db = NULL;

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-enum { WAL_STEP = 8 << 20, WAL_LIMIT = 128 << 20 };
+enum { WAL_STEP = 8 << 20, WAL_LIMIT = 64 << 20 };
 
 /* ---- what SQLite says ------------------------------------------------------------------------------------------ */
 
@@ -93,6 +93,8 @@ kvs_status kvs_trace_fail(kvs_trace *trace, int rc, kvs_error *err) {
       return kvs_fail(err, KVS_ERR_IO, "%s: too many open files; %s; raise the limit (ulimit -n)", path, end);
     return kvs_fail(err, KVS_ERR_IO, "%s: cannot be written (%s); %s; choose another folder, or chmod this one", path,
                     said, end);
+  case SQLITE_INTERRUPT:
+    return kvs_trace_fail_endless(path, err);
   case SQLITE_NOTADB:
   case SQLITE_CORRUPT:
     return kvs_fail(err, KVS_ERR_INPUT, "%s: damaged (%s); %s; write to another file", path, said, end);
@@ -179,9 +181,9 @@ static kvs_status move_now(kvs_trace *trace, kvs_error *err) {
   return rc == SQLITE_OK || (rc & 0xFF) == SQLITE_BUSY ? KVS_OK : kvs_trace_fail(trace, rc, err);
 }
 
-/* SQLite's own checkpoint after a commit would make the commit look failed when only the checkpoint was. The mover does most of
- * the work beside the run. The log can begin anew only when all of it is in the file and nobody adds to it: so when it has grown
- * long, the few steps since the mover was last asked are moved here. */
+/* SQLite's own checkpoint after a commit would make the commit look failed when only the checkpoint was. So the mover does the work
+ * beside the run. The log begins anew when all of it is in the file before the next step is written: when it has grown long, the mover
+ * is asked after each commit, and has little to move. If it is too slow for that, the rest is moved here. */
 static kvs_status move_wal(kvs_trace *trace, kvs_error *err) {
   int rc = SQLITE_OK, since = trace->wal_pages - trace->wal_moved;
   if (since < 0) since = trace->wal_pages, trace->wal_moved = 0; /* it has begun anew */
@@ -191,7 +193,7 @@ static kvs_status move_wal(kvs_trace *trace, kvs_error *err) {
   bool idle = kvs_mover_idle(trace->mover, &rc);
   if (rc != SQLITE_OK) return kvs_trace_fail(trace, rc, err);
   if (!idle) return KVS_OK;
-  if (trace->wal_pages >= trace->wal_limit && since < trace->wal_step) return move_now(trace, err);
+  if (trace->wal_pages >= 2 * trace->wal_limit && since < trace->wal_step) return move_now(trace, err);
   trace->wal_moved = trace->wal_pages;
   kvs_mover_ask(trace->mover);
   return KVS_OK;

@@ -79,6 +79,9 @@ struct kvs_trace {
 
   kvs_tape tapes[2];
   int filling;           /* which of them; changed under the mutex, when the other one is written */
+  double handed_over;    /* when that was, as kvs_now() tells it */
+  int together;          /* steps and batches settled since */
+  bool has_pieces;       /* the batch that is being told is so long that some of it is in the open transaction */
   pthread_mutex_t mutex; /* over all that follows */
   pthread_cond_t written;
   kvs_tape_state other;
@@ -178,6 +181,10 @@ kvs_status kvs_trace_inspect(const char *path, kvs_error *err);
 
 /* Whether all tables of schema.sql are there and hold plain rows. A view in a table's place may have no end. */
 kvs_status kvs_trace_check_tables(sqlite3 *db, const char *path, kvs_error *err);
+
+/* While a file is opened that may come from anybody: SQLite gives up with SQLITE_INTERRUPT where its list of tables has no end. */
+void kvs_trace_bound_opening(sqlite3 *db, bool bound);
+kvs_status kvs_trace_fail_endless(const char *path, kvs_error *err);
 
 /* The error for a file that a writer has made and never committed to. */
 kvs_status kvs_trace_is_empty(const char *path, kvs_error *err);

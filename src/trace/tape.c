@@ -110,8 +110,8 @@ kvs_status kvs_tape_add_step(kvs_tape *tape, const kvs_step *step, kvs_error *er
   return KVS_OK;
 }
 
-const kvs_tape_entry *kvs_tape_next(const kvs_tape *tape, const kvs_config *config, size_t *at) {
-  if (*at == tape->used) return NULL;
+const kvs_tape_entry *kvs_tape_next(const kvs_tape *tape, const kvs_config *config, size_t end, size_t *at) {
+  if (*at == end) return NULL;
   kvs_tape_entry *entry = (kvs_tape_entry *)(void *)(tape->bytes + *at);
   *at += entry->size;
   entry->moment.step = &entry->step;
@@ -124,7 +124,11 @@ const kvs_tape_entry *kvs_tape_next(const kvs_tape *tape, const kvs_config *conf
   return entry;
 }
 
-void kvs_tape_clear(kvs_tape *tape) { tape->used = 0; }
+void kvs_tape_drop(kvs_tape *tape, size_t end) {
+  if (end < tape->used) memmove(tape->bytes, tape->bytes + end, tape->used - end);
+  tape->used -= end;
+  tape->settled = tape->settled > end ? tape->settled - end : 0;
+}
 
 void kvs_tape_free(kvs_tape *tape) {
   free(tape->bytes);

@@ -11,6 +11,7 @@
 typedef struct kvs_tape {
   unsigned char *bytes;
   size_t used, room;
+  size_t settled; /* how much of it is steps and batches that are complete; more may follow */
 } kvs_tape;
 
 /* What lies on it, in the order of time. */
@@ -27,11 +28,11 @@ kvs_status kvs_tape_add_moment(kvs_tape *tape, const kvs_config *config, const b
                                bool arrays, kvs_error *err);
 kvs_status kvs_tape_add_step(kvs_tape *tape, const kvs_step *step, kvs_error *err);
 
-/* The entry at *at, which moves on to the next; NULL at the end. It holds until something is added. */
-const kvs_tape_entry *kvs_tape_next(const kvs_tape *tape, const kvs_config *config, size_t *at);
+/* The entry at *at, which moves on to the next; NULL at `end`. It holds until something is added or dropped. */
+const kvs_tape_entry *kvs_tape_next(const kvs_tape *tape, const kvs_config *config, size_t end, size_t *at);
 
-/* Empties it; the memory stays. */
-void kvs_tape_clear(kvs_tape *tape);
+/* Takes what lies before `end` off the tape; the memory stays. */
+void kvs_tape_drop(kvs_tape *tape, size_t end);
 void kvs_tape_free(kvs_tape *tape);
 
 #endif

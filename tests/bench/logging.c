@@ -106,7 +106,7 @@ static void measure(const kvs_model *model, kvs_log_level level, int threads, co
     without[round] = kvs_now() - start;
     start = kvs_now();
     for (int t = first; t < first + WINDOW; t++) each[t] = step(logged, t * 37 % model->config.n_vocab);
-    kvs_engine_settle(logged);
+    bench_must(kvs_trace_settle(trace, &err), &err);
     with[round] = kvs_now() - start;
     if (round == STEPS / WINDOW / 4 - 1) before = resident();
   }
