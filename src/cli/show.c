@@ -36,7 +36,7 @@ static const struct option options[] = {
      AT(at.run),
      .minimum = 1,
      .maximum = INT_MAX,
-     .help = "which run (default: the last, which was just made; `view` begins at run 1)"},
+     .help = "which run (default: the last; `view` begins at run 1)"},
     {.name = "step",
      .letter = 's',
      .kind = OPTION_INT,

@@ -139,7 +139,7 @@ static const struct option options[] = {
      AT(start.run),
      .minimum = 1,
      .maximum = INT_MAX,
-     .help = "begin at this run (default: 1, where a comparison begins; `show` takes the last)"},
+     .help = "begin at this run (default: 1; `show` takes the last)"},
     {.name = "step",
      .letter = 's',
      .kind = OPTION_INT,

@@ -1,7 +1,7 @@
 /* scalars.c: SQL functions over BLOBs of little-endian float32.
  *
  *   f32(blob, i)              the i-th number, from 0; NULL past either end
- *   f32_of_bits(n)            the float32 whose 32 bits are the integer n; anything else as it is
+ *   f32_of_bits(n)            the float32 whose bits are the low 32 of the integer n; what is no integer as it is
  *   f32_count(blob)           how many numbers
  *   f32_sum(blob)             their sum; NULL if one is NaN
  *   f32_max(blob)             the largest, and
