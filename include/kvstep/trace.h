@@ -74,8 +74,8 @@ typedef struct kvs_trace_source {
  * is not a trace, or of a newer version). */
 KVS_API kvs_status kvs_trace_create(const char *path, kvs_trace_open_mode mode, kvs_trace **out, kvs_error *err);
 
-/* While *flag is not 0, as a signal handler may set it, no call waits for another program's lock on the file: it fails at once, as it else
- * does after five seconds (KVS_ERR_IO). The flag must outlive the trace; NULL: there is none. */
+/* While *flag is not 0, as a signal handler may set it, no call waits for another program's lock on the file: it fails at once
+ * (KVS_ERR_IO), and not after five seconds. The flag must outlive the trace; NULL: there is none. */
 KVS_API void kvs_trace_interrupted_by(kvs_trace *trace, const volatile sig_atomic_t *flag);
 
 /* Begins a run; *run (may be NULL) gets its number, from 1. Model and tokenizer must outlive the run; `info` (may be NULL) and
@@ -103,20 +103,20 @@ KVS_API kvs_status kvs_trace_begin_run_from(kvs_trace *trace, const kvs_trace_so
 KVS_API kvs_status kvs_trace_resume_run(kvs_trace *trace, kvs_model *model, const kvs_tokenizer *tokenizer, int run,
                                         const kvs_log *log, kvs_error *err);
 
-/* The observer to hand to kvs_engine_observe. What is told is copied. A transaction holds whole steps: one, or up to four that were
- * settled within 0.1 s of each other; a prefill batch is never divided. `behind` writes them, beside the next step if the engine has a
- * thread to spare, and if nobody calls it a later `settled` does: who is killed loses seven steps at most (kvs_trace_settle waits for
- * them). An error in it (KVS_ERR_IO: disk full, locked, the file not in its place any more) rolls that transaction back; every earlier
- * one stays in the file. The next call that returns a status tells it, once. Let the engine be done with the trace (kvs_engine_settle,
- * or kvs_engine_observe with NULL) before kvs_trace_close. */
+/* The observer to hand to kvs_engine_observe. What is told is copied. A transaction holds whole steps: one decode step or one
+ * prefill batch, or up to four of them that were settled within 0.1 s. `behind` writes them, beside the next step if the engine
+ * has a thread to spare, and if nobody calls it a later `settled` does. A program that is killed loses seven at most; none after
+ * kvs_trace_settle. An error in writing (KVS_ERR_IO: disk full, locked, the file not in its place any more) rolls that
+ * transaction back; every earlier one stays in the file. The next call that returns a status tells it, once. Let the engine be
+ * done with the trace (kvs_engine_settle, or kvs_engine_observe with NULL) before kvs_trace_close. */
 KVS_API kvs_observer kvs_trace_observer(kvs_trace *trace);
 
 /* Waits until every step and batch that is settled is in the file, where another connection sees it. Errors: what went wrong with
  * writing them (KVS_ERR_IO, as above); KVS_ERR_USAGE (a step of the open run was lost, and that was told before). */
 KVS_API kvs_status kvs_trace_settle(kvs_trace *trace, kvs_error *err);
 
-/* Sets run.finished_at. Errors: KVS_ERR_IO (as for kvs_trace_settle: then the run is not finished, and still open: where all its steps are in
- * the file, and only the end found it locked, the call may be made again), KVS_ERR_USAGE (no run is open). */
+/* Sets run.finished_at. Errors: KVS_ERR_IO (as for kvs_trace_settle: the run is then not finished, and still open; if all its
+ * steps are in the file, and only the end found it locked, the call may be made again), KVS_ERR_USAGE (no run is open). */
 KVS_API kvs_status kvs_trace_end_run(kvs_trace *trace, kvs_error *err);
 
 /* Leaves the open run without ending it: half a step is taken back, every whole one stays, and another process may write. A
@@ -125,9 +125,9 @@ KVS_API kvs_status kvs_trace_end_run(kvs_trace *trace, kvs_error *err);
  * kvs_trace_settle first to know it. */
 KVS_API int kvs_trace_leave_run(kvs_trace *trace);
 
-/* Leaves ONE file in DELETE journal mode and frees the trace, also on failure. (While another program reads it, the file is complete too,
- * but stays in WAL mode with an empty -wal beside it until it is next written to.) A run that was not ended stays without
- * finished_at. A file that was made here and holds no run, since those that were begun were left without a step, is removed again.
+/* Leaves ONE file in DELETE journal mode and frees the trace, also on failure. (While another program reads it, the file is
+ * complete too, but stays in WAL mode with an empty -wal beside it until it is next written to.) A run that was not ended stays
+ * without finished_at. A file that was made here and holds no run, since those that were begun were left without a step, is removed again.
  * Nobody may call the trace's observer any more. NULL is allowed. Errors: as for kvs_trace_settle; KVS_ERR_IO (the file cannot be
  * closed, or what stands in the way of that one file: another program, a full disk, a file that is not in its place any more; not
  * what has been told already). */

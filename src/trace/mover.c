@@ -18,7 +18,7 @@ struct kvs_mover {
   int rc;                 /* under mutex */
 };
 
-/* It is asked when some steps have just been committed, beside a step that pays for that; so it leaves the moving to a later one. */
+/* It is asked just after a commit, and the step beside that has paid enough: the moving is left to a later one. */
 #define PAUSE_SECONDS 0.02
 
 /* Returns early if the thread is to stop. Under mutex. */

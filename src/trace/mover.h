@@ -13,7 +13,8 @@ kvs_mover *kvs_mover_start(const char *file);
 /* Ends the thread, after what it is doing, and closes its connection. NULL is allowed. */
 void kvs_mover_stop(kvs_mover *mover);
 
-/* Asks for all that is in the log now to be moved; does not wait. */
+/* Asks for all that is in the log to be moved, which begins a moment later; does not wait. What was asked for and has not begun when
+ * the mover is stopped stays in the log. */
 void kvs_mover_ask(kvs_mover *mover);
 
 /* True if nothing is asked for any more. *rc is the first error of SQLite's that moving met, SQLITE_OK if none. */

@@ -1,19 +1,20 @@
-/* observer.c: what the engine tells is put on a tape, and written to the file while the next step is decoded. There are two tapes:
+/* observer.c: what the engine tells is put on a tape, and written to the file while the next steps are decoded. There are two tapes:
  * one is being filled, the other one waits to be written, is being written, or is empty. Whoever takes the waiting tape has the
  * connection to the file until it is written: the thread that calls `behind`, or who needs the file before that.
  *
- * A transaction costs the last page of each table once more, whatever is added to them: twice as much as the step of a large model
+ * A transaction costs the last page of each table once more, whatever is added to them: more than the step of a large model
  * itself. So a few steps that follow each other fast are handed over, and committed, together. */
 #include "trace/store.h"
 
 #include "base/clock.h"
 
-/* What a tape may hold that is not settled: a decode step of GPT-2 small with a full context. A prefill's batch is a hundred times that,
- * and is then written piece by piece, in its one transaction, as it is told. With as much in whole steps it is handed over. */
+/* What a tape may hold that is not settled: a decode step of GPT-2 small with a full context. A prefill's batch is a hundred
+ * times that, and is then written piece by piece, in its one transaction, as it is told. With as much in whole steps it is handed
+ * over. */
 enum { TAPE_LIMIT = 2 << 20 };
 
-/* How many steps are handed over together, and how long the first of them may wait for the others: a program that is killed loses no
- * more than are on the two tapes, and who reads the file meanwhile does not see it lag. */
+/* How many steps are handed over together, and how long the first of them may wait for the others: a program that is killed
+ * loses no more than are on the two tapes, and who reads the file meanwhile does not see it lag. */
 enum { TOGETHER = 4 };
 static const double PATIENCE = 0.1;
 

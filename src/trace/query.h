@@ -22,9 +22,9 @@ kvs_status query_prepare(sqlite3 *db, const char *sql, const int *parameters, in
 /* Steps: *row says whether there is one. */
 kvs_status query_step(sqlite3_stmt *statement, bool *row, kvs_error *err);
 
-/* For questions about whole tables: a damaged tree whose branches meet again has more rows than anybody can wait for. From here on all
- * questions to `db` together take no more of SQLite's instructions than a file of its size needs many times over; then they end, and
- * query_step says why. *budget must live as long as it is in force; NULL lifts it. */
+/* For questions about whole tables: a damaged tree whose branches meet again has more rows than anybody can wait for. From here on
+ * all questions to `db` together take no more of SQLite's instructions than a file of its size needs many times over; then they
+ * end, and query_step says why. *budget must live as long as it is in force; NULL lifts it. */
 struct query_budget {
   long long left; /* in calls of SQLite's progress handler */
 };
@@ -34,9 +34,9 @@ void query_limit(sqlite3 *db, struct query_budget *budget);
 kvs_status query_number(sqlite3 *db, const char *sql, const int *parameters, int count, long long missing,
                         long long *number, kvs_error *err);
 
-/* How many rows a table has, told by its pages: many times as fast as one by one, but in one of SQLite's instructions, which query_limit
- * does not end. So a damaged tree is left after two seconds, as one is that comes slowly from its disk: *rows is then -1, and the rows are
- * to be counted one by one, in the limit. */
+/* How many rows a table has, told by its pages: many times as fast as one by one, but in one of SQLite's instructions, which
+ * query_limit does not end. So it is given up after two seconds, be the tree damaged or its disk slow: *rows is then -1, and the
+ * rows are to be counted one by one, in the limit. */
 kvs_status query_rows(sqlite3 *db, const char *table, long long *rows, kvs_error *err);
 
 /* A column of the current row: as an int (`missing` if NULL; COLUMN_MOST is the most either way, so that sums of a few

@@ -6,8 +6,8 @@
 
 #include "trace/sql/init.h"
 
-/* The tables that the fast views and kvstep's own queries read, and that a run is written to. A recorder may have made these alone: the views in the file
- * are for other readers. */
+/* The tables that the fast views and kvstep's own queries read, and that a run is written to. A recorder may have made these
+ * alone: the views in the file are for other readers. */
 static const char *const names[] = {"run",       "token",      "step",        "event",     "kv_row",
                                     "head_step", "layer_step", "step_vector", "top_token", "divergence",
                                     "head_stat", "step_stat",  "number"};

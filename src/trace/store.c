@@ -181,9 +181,10 @@ static kvs_status move_now(kvs_trace *trace, kvs_error *err) {
   return rc == SQLITE_OK || (rc & 0xFF) == SQLITE_BUSY ? KVS_OK : kvs_trace_fail(trace, rc, err);
 }
 
-/* SQLite's own checkpoint after a commit would make the commit look failed when only the checkpoint was. So the mover does the work
- * beside the run. The log begins anew when all of it is in the file before the next step is written: when it has grown long, the mover
- * is asked after each commit, and has little to move. If it is too slow for that, the rest is moved here. */
+/* SQLite's own checkpoint after a commit would make the commit look failed when only the checkpoint was. So the mover does the
+ * work beside the run. The log begins anew when all of it is in the file before the next step is written. So from wal_limit on
+ * the mover is asked after each commit, and has little to move; if it is too slow for that, at twice as much, the rest is moved
+ * here. */
 static kvs_status move_wal(kvs_trace *trace, kvs_error *err) {
   int rc = SQLITE_OK, since = trace->wal_pages - trace->wal_moved;
   if (since < 0) since = trace->wal_pages, trace->wal_moved = 0; /* it has begun anew */

@@ -51,17 +51,17 @@ struct kvs_trace {
   bool inspected;         /* the file that is there now was looked at in kvs_trace_create */
   uint64_t device, inode; /* it is this one */
   bool checked;           /* the file is of the model and the vocabulary that are being written */
-  bool stat_is_real;      /* its head_stat is of an earlier schema.sql, whose columns take a REAL for each number */
-  bool made_file; /* this trace created the file, and nothing has come of it yet: no step, no run that was ended */
-  bool committed; /* this trace has committed something */
-  unsigned told;  /* KVS_TOLD_…: what is wrong with the file, told since the last commit; it is told once */
+  bool stat_is_real;      /* its head_stat is of an earlier schema.sql, which has a REAL for each number */
+  bool made_file;         /* this trace created the file, and no step and no run's end has come of it yet */
+  bool committed;         /* this trace has committed something */
+  unsigned told;          /* KVS_TOLD_…: what is wrong with the file, told since the last commit; it is told once */
+  int left_run;           /* a run without a step that was left and could not be taken out again; 0: none */
+  int wal_pages;          /* pages in the write-ahead log after the last commit */
+  int wal_moved;          /* how many of them the mover was last asked to move into the file */
+  int wal_step;           /* how many more there must be before it is asked again */
+  int wal_limit;          /* from how many on it is asked after each commit, so that the log begins anew */
+  kvs_mover *mover;       /* NULL: not needed yet */
   const volatile sig_atomic_t *interrupted; /* not 0: locks are not waited for any more; NULL: nobody says so */
-  int left_run;     /* a run without a step that was left and could not be taken out again; 0: none */
-  int wal_pages;    /* pages in the write-ahead log after the last commit */
-  int wal_moved;    /* how many of them the mover was last asked to move into the file */
-  int wal_step;     /* how many more there must be before it is asked again */
-  int wal_limit;    /* from how many on the log is to begin anew */
-  kvs_mover *mover; /* NULL: not needed yet */
 
   int run; /* 0: no run is open */
   kvs_config config;
@@ -182,8 +182,11 @@ kvs_status kvs_trace_inspect(const char *path, kvs_error *err);
 /* Whether all tables of schema.sql are there and hold plain rows. A view in a table's place may have no end. */
 kvs_status kvs_trace_check_tables(sqlite3 *db, const char *path, kvs_error *err);
 
-/* While a file is opened that may come from anybody: SQLite gives up with SQLITE_INTERRUPT where its list of tables has no end. */
+/* While a file is opened that may come from anybody: SQLite gives up with SQLITE_INTERRUPT where its list of tables has no
+ * end. */
 void kvs_trace_bound_opening(sqlite3 *db, bool bound);
+
+/* The error for that. */
 kvs_status kvs_trace_fail_endless(const char *path, kvs_error *err);
 
 /* The error for a file that a writer has made and never committed to. */

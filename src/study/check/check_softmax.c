@@ -10,7 +10,8 @@
 
 static bool is_masked(float score) { return score <= CHECK_MASKED; }
 
-/* Whether all numbers could be float16 or bfloat16, which have 10 and 7 bits of the fraction's 23: then they are as coarse as that. */
+/* Whether all numbers could be float16 or bfloat16, which have 10 and 7 bits of the fraction's 23: then they are as coarse as
+ * that. */
 static bool looks_short(const float *values, int count) {
   bool shortened = true;
   for (int i = 0; i < count && shortened; i++) {

@@ -160,7 +160,8 @@ void recompute_embed(struct recompute *r, int token, int position, float *x);
 void recompute_cut(const kvs_config *c, float *to, const float *from, bool back);
 /* qkv [rows][3·n_embd] in the engine's scratch, from x [rows][n_embd]; a single row's may be known already, and lie elsewhere. */
 const float *recompute_project(struct work *w, int layer, const float *x, int rows);
-/* out [n_embd] of one token's attention under a hypothesis; false: not possible here, what it needs is not in the trace. `noise`: relative. */
+/* out [n_embd] of one token's attention under a hypothesis; false: not possible here, what it needs is not in the trace.
+ * `noise`: relative. */
 bool recompute_attend(struct work *w, int layer, enum hypothesis how, int variant, const float *q, float *out,
                       double noise);
 /* x_out [rows][n_embd] in the engine's scratch, from x [rows][n_embd] and the heads' out [rows][n_embd] in the scratch. */
@@ -209,7 +210,8 @@ double recompute_tolerance(const struct recompute *r, enum carrier carrier);
 extern const struct fit recompute_no_fit;
 /* From what recomputed q, k, v (and x) of a layer should be. */
 struct fit recompute_fit(const struct work *w, const struct evidence *evidence, const float *qkv, const float *x);
-/* Of `rows` x [n_embd] that come out of a layer: from what the trace has of the next layer, or of the logits (r->logits then has theirs). */
+/* Of `rows` x [n_embd] that come out of a layer: from what the trace has of the next layer, or of the logits (r->logits then has
+ * theirs). */
 void recompute_fit_above(struct work *w, const struct climb *climb, const float *x, int rows, struct fit *fits);
 /* The least, or the largest, of what there is; ABSENT. */
 double recompute_nearest_of(const struct fit *fit);
@@ -222,7 +224,8 @@ double recompute_noise(const struct recompute *r);
 void recompute_start_noise(struct work *w, int layer, const float *x);
 /* How far the noisy copies of x come from it in this layer's q, k, v (n_layer: in the logits). INFINITY: not to be known. */
 double recompute_noise_level(struct work *w, int layer, const float *x);
-/* A distance up to this, of q, k or v of this layer or of the logits, is noise. Costs little unless `distance` is above the least. */
+/* A distance up to this, of q, k or v of this layer or of the logits, is noise. Costs little unless `distance` is above the
+ * least. */
 double recompute_limit_least(const struct recompute *r);
 double recompute_limit(struct work *w, int layer, const float *x, double distance);
 

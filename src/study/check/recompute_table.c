@@ -1,7 +1,7 @@
 /* recompute_table.c: layer 0's rows for every position, and how near a row of the trace is to them.
  *
- * With h = ln_1(wte + wpe[p]) = (wte + wpe[p] − mean)·inverse·g + b, a row is c_attn(h) = inverse·(wte·g·W + wpe[p]·g·W − mean·g·W) +
- * b·W + bias. The middle product is worked out once for all p, so each token's whole table costs little more than reading it.
+ * With h = ln_1(wte + wpe[p]) = (wte + wpe[p] − mean)·inverse·g + b, a row is
+ * c_attn(h) = inverse·(wte·g·W + wpe[p]·g·W − mean·g·W) + b·W + bias. The middle product is worked out once for all p, so each token's whole table costs little more than reading it.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 
 #include "study/compare/compare.h"
 
-/* Which step of b was fed the same token as a step of a. Steps that only b made (the prompt again, a rejected draft) or did not make (a
- * token skipped) are found by the tokens: the shortest detour after which the streams agree again. Where there is none
+/* Which step of b was fed the same token as a step of a. Steps that only b made (the prompt again, a rejected draft) or did not
+ * make (a token skipped) are found by the tokens: the shortest detour after which the streams agree again. Where there is none
  * the texts part, and nothing is paired from there on. */
 struct alignment {
   int *step_b;  /* [steps_a] LOOK_NONE: b made none, or the texts have parted */
@@ -16,7 +16,8 @@ struct alignment {
 kvs_status align_runs(struct look *look, int run_a, int run_b, struct alignment *out, kvs_error *err);
 void alignment_free(struct alignment *alignment);
 
-/* Looks for the first number that differs between first->step of a and first->step_b of b; true if there is one, then *first is filled in. */
+/* Looks for the first number that differs between first->step of a and first->step_b of b; true if there is one, then *first is
+ * filled in. */
 bool compare_find_first(struct look *look, const struct look_run *a, const struct look_run *b,
                         struct compare_first *first);
 
@@ -24,8 +25,9 @@ bool compare_find_first(struct look *look, const struct look_run *a, const struc
  * Errors: KVS_ERR_USAGE (no such run), KVS_ERR_INPUT (runs of other shapes or without steps; a damaged trace), KVS_ERR_MEMORY. */
 kvs_status compare_runs(struct look *look, int run_a, int run_b, struct comparison *out, kvs_error *err);
 
-/* The pairs worth comparing: each run with the first run of the same prompt that has no fault; or if no run is without, with the first of its
- * prompt. Runs without steps are left out. Writes at most `most`, in the order of the later runs; returns how many. */
+/* The pairs worth comparing: each run with the first run of the same prompt that has no fault; or if no run is without, with the
+ * first of its prompt. Runs without steps are left out. Writes at most `most`, in the order of the later runs; returns how
+ * many. */
 struct compare_pair {
   int run_a, run_b;
 };
