@@ -1,19 +1,14 @@
 /* compare.c: `kvstep compare`: two runs of a trace, or a model with faults against itself without, number by number. */
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/plural.h"
 #include "cli/commands.h"
+#include "cli/compare_choose.h"
 #include "cli/compare_out.h"
 #include "cli/compare_save.h"
 #include "cli/model_files.h"
-#include "study/compare/compare_trace.h"
-#include "trace/query.h"
-
-#define MOST 256 /* comparisons at once */
 
 struct values {
   const char *model, *fault, *text, *save;
@@ -24,7 +19,7 @@ struct values {
 
 /* What was compared so far. */
 struct found {
-  struct comparison at[MOST];
+  struct comparison at[COMPARE_MOST];
   int count;
 };
 
@@ -40,7 +35,7 @@ static int by_kl(const void *left, const void *right) {
 }
 
 static int print(const struct values *v, const struct vocabulary *vocabulary, const struct found *found) {
-  const struct comparison *sorted[MOST] = {0};
+  const struct comparison *sorted[COMPARE_MOST] = {0};
   struct compare_view view = {vocabulary, style_of_stdout(v->ascii), v->per_step, v->heads};
   for (int i = 0; i < found->count; i++) sorted[i] = &found->at[i];
   qsort(sorted, (size_t)found->count, sizeof *sorted, by_kl);
@@ -61,65 +56,6 @@ static int print(const struct values *v, const struct vocabulary *vocabulary, co
 
 /* ---- two runs of a trace ------------------------------------------------------------------------------------------ */
 
-static int run_number(const struct command *command, const char *word, int *run) {
-  char *end;
-  long number = strtol(word, &end, 10);
-  if (*word < '0' || *word > '9' || *end || number < 1 || number > INT_MAX - 1)
-    return usage_error(command, "`%s` is no run; runs are numbers from 1 on, and `kvstep info TRACE` lists them", word);
-  *run = (int)number;
-  return -1;
-}
-
-/* Runs that were stopped before their first step, or have just begun. */
-static void note_left_out(struct look *look) {
-  static const char without[] = "FROM (SELECT run FROM main.run ORDER BY run LIMIT 1000) AS r WHERE NOT EXISTS "
-                                "(SELECT 1 FROM main.step AS s WHERE s.run = r.run)";
-  long long count = 0, first = 0;
-  char sql[300];
-  snprintf(sql, sizeof sql, "SELECT count(*) %s", without);
-  if (query_number(look_db(look), sql, NULL, 0, 0, &count, NULL) != KVS_OK || count == 0) return;
-  snprintf(sql, sizeof sql, "SELECT min(run) %s", without);
-  if (query_number(look_db(look), sql, NULL, 0, 0, &first, NULL) != KVS_OK) return;
-  if (count == 1)
-    fprintf(stderr, "kvstep: note: run %lld has no steps, so it is left out\n", first);
-  else
-    fprintf(stderr, "kvstep: note: %lld runs have no steps, run %lld the first of them; they are left out\n", count,
-            first);
-}
-
-static int choose_pairs(const struct command *command, const struct arguments *arguments, struct look *look,
-                        struct compare_pair *pairs, int *count) {
-  if (arguments->count == 2) return usage_error(command, "one run is named, and two are compared: RUN_A and RUN_B");
-  if (arguments->count == 3) {
-    int code = run_number(command, arguments->at[1], &pairs[0].run_a);
-    if (code < 0) code = run_number(command, arguments->at[2], &pairs[0].run_b);
-    *count = 1;
-    if (code < 0 && pairs[0].run_a == pairs[0].run_b) return usage_error(command, "a run is not compared with itself");
-    return code;
-  }
-  note_left_out(look);
-  *count = compare_pairs(look, pairs, MOST);
-  if (*count == MOST)
-    fprintf(stderr, "kvstep: note: the first %d pairs are compared; name two runs for others\n", MOST);
-  if (*count) return -1;
-  fputs("kvstep: no two runs of this trace have steps and the same prompt; add one with kvstep run … -o TRACE --append "
-        "--fault "
-        "NAME, name two, as 1 2, or let kvstep compare --fault NAME make both\n",
-        stderr);
-  return EXIT_BAD;
-}
-
-/* Runs that were named may be of different prompts: then they part where the prompts do. */
-static void note_prompts(struct look *look, const struct compare_pair *pair) {
-  char prompt[sizeof((struct look_run *)0)->prompt];
-  const struct look_run *run = look_run(look, pair->run_a);
-  if (!run) return;
-  memcpy(prompt, run->prompt, sizeof prompt);
-  run = look_run(look, pair->run_b);
-  if (run && strcmp(prompt, run->prompt) != 0)
-    fprintf(stderr, "kvstep: note: runs %d and %d have different prompts\n", pair->run_a, pair->run_b);
-}
-
 /* A file that cannot be written is still compared. */
 static void store(const struct values *v, const char *path, const struct found *found) {
   kvs_error err;
@@ -134,12 +70,12 @@ static int compare_trace(const struct command *command, const struct arguments *
   sqlite3 *db = NULL;
   struct look *look = NULL;
   const char *path = arguments->at[0];
-  struct compare_pair pairs[MOST];
+  struct compare_pair pairs[COMPARE_MOST];
   int count = 0;
   if (kvs_trace_read(path, &db, &err) != KVS_OK || look_open(db, &look, &err) != KVS_OK) return report_on(path, &err);
-  int code = choose_pairs(command, arguments, look, pairs, &count);
+  int code = compare_choose_pairs(command, arguments, look, pairs, &count);
   for (int i = 0; code < 0 && i < count; i++) {
-    note_prompts(look, &pairs[i]);
+    compare_note_prompts(look, &pairs[i]);
     kvs_status status = compare_runs(look, pairs[i].run_a, pairs[i].run_b, &found->at[found->count++], &err);
     if (status != KVS_OK) code = report_on(path, &err);
   }
@@ -155,30 +91,6 @@ static int compare_trace(const struct command *command, const struct arguments *
 }
 
 /* ---- faults ------------------------------------------------------------------------------------------------------- */
-
-/* "off-by-one,skip-wpe" or "all". */
-static int list_faults(const struct command *command, const char *names, const kvs_fault **faults, int *count) {
-  *count = 0;
-  if (strcmp(names, "all") == 0) {
-    for (int i = 0; kvs_fault_at(i) && i < MOST; i++) faults[(*count)++] = kvs_fault_at(i);
-    return -1;
-  }
-  for (const char *name = names; name;) {
-    char one[128];
-    snprintf(one, sizeof one, "%.*s", (int)strcspn(name, ","), name);
-    const kvs_fault *fault = NULL;
-    int code = find_fault(command, one, &fault);
-    if (code >= 0) return code;
-    if (!fault) return usage_error(command, "--fault %s: `none` is what the faults are compared with", names);
-    for (int i = 0; i < *count; i++)
-      if (faults[i] == fault) return usage_error(command, "--fault: %s is named twice", one);
-    if (*count == MOST) return usage_error(command, "--fault: more than %d names", MOST);
-    faults[(*count)++] = fault;
-    name = strchr(name, ',');
-    if (name) name++;
-  }
-  return -1;
-}
 
 static void note_shorter(const struct values *v, const struct session *s, struct compare_live *live) {
   const int *tokens;
@@ -211,11 +123,11 @@ static int compare_session(const struct values *v, const struct session *s, cons
 
 static int compare_faults(const struct command *command, const struct arguments *arguments, const struct values *v,
                           struct found *found) {
-  const kvs_fault *faults[MOST];
+  const kvs_fault *faults[COMPARE_MOST];
   struct session session = {0};
   int count, *text = NULL;
   struct compare_live_options options = {.generate = v->tokens, .threads = v->threads, .fault_from = v->fault_from};
-  int code = list_faults(command, v->fault, faults, &count);
+  int code = compare_choose_faults(command, v->fault, faults, &count);
   for (int i = 0; code < 0 && i < count; i++)
     if (faults[i]->from_start && faults[i]->before && v->fault_from > 0)
       code = usage_error(command, "--fault-from %d: %s happens before the first step; leave --fault-from out",
@@ -324,8 +236,7 @@ const struct command command_compare = {
     .description =
         "Compares a run with a correct one, step by step: KL divergence and the largest difference of the logits, "
         "whether the most probable token stays, how probable the text is to both, how far apart the heads' attention "
-        "is, "
-        "and the first number that differs: in which moment, layer and head it lies.\n\n"
+        "is, and the first number that differs: in which moment, layer and head it lies.\n\n"
         "With a TRACE, two of its runs, as far as their texts are the same; the result is stored in the table "
         "`divergence`. With --fault, a model with a fault against itself without: the same tokens through both, and "
         "then each on its own. The same command gives the same bits, on any number of threads.",

@@ -222,11 +222,14 @@ kvs_status compare_runs(struct look *look, int run_a, int run_b, struct comparis
 
 /* ---- which pairs -------------------------------------------------------------------------------------------------- */
 
+/* A trace of anybody's may have any number of runs: its first ones are enough. */
+#define FIRST_RUNS "(SELECT run, prompt, fault FROM main.run ORDER BY run LIMIT 1000) AS r"
+#define HAS_STEPS "EXISTS (SELECT 1 FROM main.step AS s WHERE s.run = r.run)"
+
 /* ?1: whether run_a must be without a fault. */
 static int ask_pairs(struct look *look, int correct, struct compare_pair *pairs, int most) {
-  static const char sql[] = /* a trace of anybody's may have any number of runs: its first ones are enough */
-      "WITH few AS (SELECT * FROM (SELECT run, prompt, fault FROM main.run ORDER BY run LIMIT 1000) AS r"
-      " WHERE EXISTS (SELECT 1 FROM main.step AS s WHERE s.run = r.run))"
+  static const char sql[] =
+      "WITH few AS (SELECT * FROM " FIRST_RUNS " WHERE " HAS_STEPS ")"
       " SELECT a, b FROM (SELECT (SELECT min(a.run) FROM few AS a WHERE a.prompt IS b.prompt AND (a.fault IS 'none' OR"
       " NOT ?1)) AS a, b.run AS b FROM few AS b) WHERE a <> b ORDER BY b";
   sqlite3_stmt *statement = NULL;
@@ -241,4 +244,15 @@ static int ask_pairs(struct look *look, int correct, struct compare_pair *pairs,
 int compare_pairs(struct look *look, struct compare_pair *pairs, int most) {
   int count = ask_pairs(look, 1, pairs, most);
   return count ? count : ask_pairs(look, 0, pairs, most);
+}
+
+int compare_count_empty(struct look *look, long long *first) {
+  static const char sql[] = "SELECT count(*), min(run) FROM " FIRST_RUNS " WHERE NOT " HAS_STEPS;
+  sqlite3_stmt *statement = NULL;
+  int count = 0;
+  if (query_prepare(look_db(look), sql, NULL, 0, &statement, NULL) != KVS_OK) return 0;
+  if (sqlite3_step(statement) == SQLITE_ROW)
+    count = column_int(statement, 0, 0), *first = sqlite3_column_int64(statement, 1);
+  sqlite3_finalize(statement);
+  return count;
 }

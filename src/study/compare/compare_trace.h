@@ -33,6 +33,9 @@ struct compare_pair {
 };
 int compare_pairs(struct look *look, struct compare_pair *pairs, int most);
 
+/* How many runs are left out so; *first gets the first of them, if there is one. */
+int compare_count_empty(struct look *look, long long *first);
+
 /* Replaces the rows of these pairs in the file's `divergence`, in one transaction.
  * Errors: KVS_ERR_IO (read-only, locked, full), KVS_ERR_INPUT (the table is none of schema.sql's). The file is then as it was. */
 kvs_status compare_store(const char *path, const struct comparison *comparisons, int count, kvs_error *err);
