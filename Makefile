@@ -84,8 +84,8 @@ $(BUILD)/ext/%.o: %.c Makefile
 	$(call say,CC,$<)
 	$(Q)$(CC) $(KFLAGS) $(CFLAGS) $(EXTRA_$(notdir $*)) -MMD -MP -c $< -o $@
 
-# Only the AVX kernels may use these instructions; they are chosen at run time. -fno-trapping-math lets a choice between two numbers be
-# made without a branch, and so side by side; it changes no result.
+# Only the AVX kernels may use these instructions; they are chosen at run time. -fno-trapping-math lets a choice between two
+# numbers be made without a branch, and so side by side; it changes no result.
 ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
   EXTRA_kernels_avx2 := -mavx2 -mfma -mf16c -O3 -fno-trapping-math
   EXTRA_kernels_avx512 := -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mf16c -mprefer-vector-width=512 -O3 -fno-trapping-math

@@ -45,7 +45,7 @@ def answer(command, folder, environment):
     """The lines that it prints."""
     done = subprocess.run(command, shell=True, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    text = re.sub(r"^kvstep: \d+ prompt tokens .* tokens/s.*\n", "", done.stdout.decode("utf-8", "replace"), flags=re.M)
+    text = re.sub(r"^kvstep: \d+ prompt tokens? .* tokens/s.*\n", "", done.stdout.decode("utf-8", "replace"), flags=re.M)
     return [line.rstrip() for line in text.rstrip("\n").split("\n")]
 
 

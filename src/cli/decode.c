@@ -211,7 +211,8 @@ int decode_end(const struct decode *d, int code) {
     raise(SIGPIPE);
   }
   if (code != EXIT_OK || !d->ended || !(isatty(STDERR_FILENO) || d->path)) return code;
-  fprintf(stderr, "kvstep: %d prompt tokens + %d generated", d->fed - d->generated, d->generated);
+  int prompt = d->fed - d->generated;
+  fprintf(stderr, "kvstep: %d prompt token%s + %d generated", prompt, plural(prompt), d->generated);
   if (d->generated && d->seconds > 0) fprintf(stderr, ", %.1f tokens/s", d->generated / d->seconds);
   if (d->path) {
     fprintf(stderr, "; run %d in ", d->run);

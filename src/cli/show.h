@@ -18,6 +18,7 @@ struct step_view {
   struct shown at;
   int last_run, last_step;
   char *model, *fault;
+  bool ours; /* kvstep made the run, so its options would log more */
   int n_layer, n_head, n_embd, head_dim;
 
   char *mode, *text, *source;

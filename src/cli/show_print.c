@@ -42,8 +42,10 @@ static void put_moment(struct style style, int number, const char *name) {
   printf("%s%2d %-8s%s  ", color(style, INK_TITLE), number, name, color(style, INK_PLAIN));
 }
 
-static void put_missing(struct style style, const char *what, const char *remedy) {
-  printf("             %s%s: not logged (%s)%s\n", color(style, INK_DIM), what, remedy, color(style, INK_PLAIN));
+/* `remedy`: what would log it, of a run that kvstep made. */
+static void put_missing(const struct step_view *w, struct style style, const char *what, const char *remedy) {
+  printf("             %s%s: not logged (%s)%s\n", color(style, INK_DIM), what,
+         w->ours ? remedy : "see docs/recording.md", color(style, INK_PLAIN));
 }
 
 /* ---- before attention ------------------------------------------------------------------------------------------ */
@@ -121,7 +123,7 @@ static void put_embed(const struct step_view *w, struct style style) {
     printf("x = wte[%d], and no position\n", w->token);
   else
     printf("x = wte[%d] + wpe[%d]\n", w->token, w->position);
-  if (!w->x.values) put_missing(style, "wte, wpe, x", "kvstep run --log attention does");
+  if (!w->x.values) put_missing(w, style, "wte, wpe, x", "kvstep run --log attention does");
   snprintf(name, sizeof name, "wte[%d]", w->token);
   put_vector(style, name, &w->wte, 0, w->wte.count);
   snprintf(name, sizeof name, "wpe[%d]", w->position);
@@ -137,8 +139,8 @@ static void put_project(const struct step_view *w, struct style style) {
   put_vector(style, "q", &w->q, 0, w->q.count);
   put_vector(style, "k", &w->k, first, w->head_dim);
   put_vector(style, "v", &w->v, first, w->head_dim);
-  if (!w->q.values) put_missing(style, "q", "kvstep run --log attention does");
-  if (!w->k.values) put_missing(style, "k, v", "kvstep run --log attention does");
+  if (!w->q.values) put_missing(w, style, "q", "kvstep run --log attention does");
+  if (!w->k.values) put_missing(w, style, "k, v", "kvstep run --log attention does");
   put_moment(style, 4, "append");
   if (w->row != NOT_LOGGED)
     printf("row %d %s k, v", w->row, symbol(style, "←", "<-"));
@@ -257,7 +259,7 @@ static kvs_status put_attention(sqlite3 *db, const struct step_view *w, struct s
   } else {
     puts("over the scores, no row masked but those to come");
   }
-  if (count == 0) put_missing(style, "scores, weights", "kvstep run --log attention does");
+  if (count == 0) put_missing(w, style, "scores, weights", "kvstep run --log attention does");
   kvs_status status = count ? put_rows(db, w, style, count, err) : KVS_OK;
   if (status != KVS_OK) return status;
   put_moment(style, 7, "mix");
@@ -281,12 +283,12 @@ static void put_output(const struct step_view *w, struct style style) {
   put_vector(style, "x_mid", &w->x_mid, 0, w->x_mid.count);
   put_vector(style, "mlp_out", &w->mlp_out, 0, w->mlp_out.count);
   put_vector(style, "x_out", &w->x_out, 0, w->x_out.count);
-  if (!w->x_out.values) put_missing(style, "attn_out, x_mid, mlp_out, x_out", "run --log full does");
+  if (!w->x_out.values) put_missing(w, style, "attn_out, x_mid, mlp_out, x_out", "run --log full does");
 }
 
 static void put_next(const struct step_view *w, struct style style) {
   printf("\n%sNext token%s\n", color(style, INK_TITLE), color(style, INK_PLAIN));
-  if (w->next_count == 0) put_missing(style, "top_token", "another engine may leave it out");
+  if (w->next_count == 0) put_missing(w, style, "top_token", "another engine may leave it out");
   for (int i = 0; i < w->next_count; i++) {
     printf("           %6d ", i + 1);
     put_padded(stdout, style, w->next[i].text ? w->next[i].text : "?", 23);
@@ -308,7 +310,9 @@ kvs_status step_view_print(sqlite3 *db, const struct step_view *w, struct style 
   put_output(w, style);
   put_next(w, style);
   if (!w->x.values || !w->q.values || !w->k.values || !w->weights.values)
-    puts("\nWhat is not logged may be so for this step, layer or head only: `kvstep run` has\n"
-         "--log, --steps, --layers, --heads to choose; `kvstep info` says what is there.");
+    puts(w->ours ? "\nWhat is not logged may be so for this step, layer or head only: `kvstep run` has\n"
+                   "--log, --steps, --layers, --heads to choose; `kvstep info` says what is there."
+                 : "\nWhat is not logged may be so for this step, layer or head only; `kvstep info` says\n"
+                   "what is there.");
   return KVS_OK;
 }

@@ -36,14 +36,16 @@ static kvs_status read_run(sqlite3 *db, const char *path, struct step_view *w, k
   if (w->at.run == NOT_LOGGED) w->at.run = w->last_run;
   sqlite3_stmt *statement = NULL;
   bool row = false;
-  status = query_prepare(db, "SELECT model, fault, n_layer, n_head, n_embd, head_dim FROM run WHERE run = ?1",
-                         &w->at.run, 1, &statement, err);
+  status = query_prepare(
+      db, "SELECT model, fault, n_layer, n_head, n_embd, head_dim, engine IS 'kvstep' FROM run WHERE run = ?1",
+      &w->at.run, 1, &statement, err);
   if (status == KVS_OK) status = query_step(statement, &row, err);
   if (status == KVS_OK && !row)
     status = kvs_fail(err, KVS_ERR_INPUT, "%s: there is no run %d; the last is run %d", path, w->at.run, w->last_run);
   if (status == KVS_OK) status = column_text(statement, 0, &w->model, err);
   if (status == KVS_OK) status = column_text(statement, 1, &w->fault, err);
   if (status == KVS_OK) {
+    w->ours = sqlite3_column_int(statement, 6) != 0;
     w->n_layer = column_int(statement, 2, 0);
     w->n_head = column_int(statement, 3, 0);
     w->n_embd = column_int(statement, 4, 0);
