@@ -203,8 +203,7 @@ static const struct option options[] = {
      .argument = "MODEL",
      .offset = offsetof(struct values, model),
      .help = "the weights that the trace was made with: a directory or a built-in model's name (default: the built-in "
-             "model "
-             "whose SHA-256 the run names)",
+             "model whose SHA-256 the run names)",
      .completion = "model"},
     {.name = "no-model",
      .kind = OPTION_FLAG,

@@ -27,7 +27,8 @@ static void note_left_out(struct look *look) {
   if (count == 1)
     fprintf(stderr, "kvstep: note: run %lld has no steps, so it is left out\n", first);
   else if (count > 1)
-    fprintf(stderr, "kvstep: note: %d runs have no steps, run %lld the first of them; they are left out\n", count, first);
+    fprintf(stderr, "kvstep: note: %d runs have no steps, run %lld the first of them; they are left out\n", count,
+            first);
 }
 
 int compare_choose_pairs(const struct command *command, const struct arguments *arguments, struct look *look,

@@ -152,9 +152,8 @@ const struct command command_faults = {
     .summary = "the cache bugs that can be injected",
     .description =
         "Lists the KV-cache bugs that `run`, `compare` and `verify` inject with --fault, a line each; with a NAME, "
-        "shows "
-        "the line of code as it should be and as it is mistakenly written, what it does, where it was seen, how it is "
-        "found, and a query that shows it in a trace.",
+        "shows the line of code as it should be and as it is mistakenly written, what it does, where it was seen, how "
+        "it is found, and a query that shows it in a trace.",
     .examples = "  kvstep faults\n  kvstep faults off-by-one\n  kvstep faults -o json\n",
     .positionals = positionals,
     .options = options,

@@ -146,8 +146,7 @@ const kvs_fault kvs_faults_stream[] = {
      .right_line = "if (!accepted) cache.length -= n_rejected;",
      .wrong_line = "if (!accepted) forget(draft);   // the text, not the rows",
      .effect = "the model goes on having read what was taken back, two places further on; kvstep drafts two tokens, "
-               "the second "
-               "best and what follows it",
+               "the second best and what follows it",
      .seen = "mlx-lm#1109, mlxcel#994",
      .detect = "D8: tokens were fed that are not part of the text",
      .sql = NOT_THE_BEST,

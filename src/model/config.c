@@ -101,8 +101,7 @@ static void check_architecture(reader *r) {
   char *found = shown(name ? type : architecture);
   r->status = kvs_fail(r->err, KVS_ERR_INPUT,
                        "%s: the model's type is %.60s; kvstep decodes GPT-2's architecture only (\"model_type\": "
-                       "\"gpt2\", such as gpt2, "
-                       "gpt2-medium, distilgpt2)",
+                       "\"gpt2\", such as gpt2, gpt2-medium, distilgpt2)",
                        r->path, found ? found : "not given");
   free(found);
 }

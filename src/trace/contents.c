@@ -130,8 +130,7 @@ static kvs_status extend_numbers(kvs_trace *trace, const kvs_config *config, kvs
   int longest = config->n_ctx > config->n_embd ? config->n_ctx : config->n_embd;
   snprintf(sql, sizeof sql,
            "WITH RECURSIVE more (n) AS (SELECT coalesce(max(n), -1) + 1 FROM number WHERE n >= 0 UNION ALL SELECT n + "
-           "1 FROM more WHERE n < %d) "
-           "INSERT INTO number SELECT n FROM more WHERE n <= %d",
+           "1 FROM more WHERE n < %d) INSERT INTO number SELECT n FROM more WHERE n <= %d",
            longest, longest);
   return kvs_trace_exec(trace, sql, err);
 }

@@ -33,8 +33,7 @@ static kvs_status tell_pair(struct diagnosis *d, const struct group *g, kvs_erro
   f->kinds[f->kind_count++] = "reset-to-zero";
   say(f,
       "%s a position comes twice: step %d has the same row of wpe, or with the same token the same layer 0 K row, as "
-      "step %d. "
-      "Either step %d was %d too far on, or step %d stayed behind; the model's weights (-m) tell which.",
+      "step %d. Either step %d was %d too far on, or step %d stayed behind; the model's weights (-m) tell which.",
       when(f), f->first_step, earlier, earlier, apart, f->first_step);
   show(f,
        "SELECT step, row, hex(substr(k, 1, 16)) AS k_begins FROM kv_row WHERE run = %d AND layer = 0 AND step IN "
@@ -78,8 +77,7 @@ static kvs_status tell_order(struct diagnosis *d, kvs_error *err) {
   if (!f) return err->status;
   say(f,
       "%s the cache's length is read too late: in step %d the event %s comes before read_length. Positions that follow "
-      "from it are one too far, "
-      "even if the trace does not show it.",
+      "from it are one too far, even if the trace does not show it.",
       when(f), f->first_step, kvs_phase_name((kvs_phase)g.first->found));
   show(f, "SELECT seq, phase, layer, cache_length FROM event WHERE run = %d AND step = %d ORDER BY seq LIMIT 8",
        d->check->run, f->first_step);

@@ -20,8 +20,7 @@ static kvs_status wrong_axis(struct diagnosis *d, kvs_error *err) {
   if (!f) return err->status;
   say(f,
       "%s softmax runs over the heads, not over the rows: in step %d, layer %d, each row's weights sum to 1 over the "
-      "heads, and no "
-      "head's weights sum to 1.",
+      "heads, and no head's weights sum to 1.",
       when(f), f->first_step, f->layer);
   show(f,
        "SELECT layer, head, weight_sum FROM head_summary WHERE run = %d AND step = %d AND abs(weight_sum - 1) > 0.001",
@@ -87,17 +86,13 @@ static kvs_status whole_capacity(struct diagnosis *d, kvs_error *err) {
   int i = step_index(d, f->first_step), n_ctx = d->check->shape.n_ctx;
   say(f,
       "%s softmax runs over the whole capacity: step %d spreads its attention over %d rows, and the cache holds %d; "
-      "the unused rows are "
-      "zero, score 0, and take weight.",
+      "the unused rows are zero, score 0, and take weight.",
       when(f), f->first_step, n_ctx, d->check->steps[i].before + 1);
   show(f,
        "SELECT h.step, h.layer, h.head, length(coalesce(h.scores, h.weights)) / 4 AS rows_attended, "
-       "s.cache_length_after, m.weight_sum "
-       "FROM head_step AS h JOIN step "
-       "AS s ON s.run = h.run AND s.step = h.step LEFT JOIN head_summary AS m ON m.run = h.run AND m.step = h.step AND "
-       "m.layer = h.layer AND "
-       "m.head = h.head WHERE h.run = %d AND h.step = %d AND (length(coalesce(h.scores, h.weights)) / 4 > "
-       "s.cache_length_after OR "
+       "s.cache_length_after, m.weight_sum FROM head_step AS h JOIN step AS s ON s.run = h.run AND s.step = h.step "
+       "LEFT JOIN head_summary AS m ON m.run = h.run AND m.step = h.step AND m.layer = h.layer AND m.head = h.head "
+       "WHERE h.run = %d AND h.step = %d AND (length(coalesce(h.scores, h.weights)) / 4 > s.cache_length_after OR "
        "m.weight_sum < 0.999)",
        d->check->run, f->first_step);
   return KVS_OK;
@@ -153,8 +148,7 @@ static kvs_status mask_corner(struct diagnosis *d, kvs_error *err) {
   if (!f) return err->status;
   say(f,
       "%s a token sees row 0 and nothing else: in step %d, layer %d, all weight is on row 0. The causal mask is "
-      "aligned to the top left, as "
-      "if the one query were the text's first.",
+      "aligned to the top left, as if the one query were the text's first.",
       when(f), f->first_step, f->layer);
   show(f,
        "SELECT head, row, score, weight FROM attention WHERE run = %d AND step = %d AND layer = %d AND row > 0 AND "
@@ -204,10 +198,9 @@ static kvs_status attend_before_append(struct diagnosis *d, kvs_error *err) {
     say(f, "layer %d follows from the layer below only if its own row is left out.", layer + 1);
   show(f,
        "SELECT h.step, h.layer, h.head, length(coalesce(h.scores, h.weights)) / 4 AS rows_attended, "
-       "s.cache_length_after, m.self_weight FROM "
-       "head_step AS h JOIN step AS s ON s.run = h.run AND s.step = h.step LEFT JOIN head_summary AS m ON m.run = "
-       "h.run AND m.step = h.step "
-       "AND m.layer = h.layer AND m.head = h.head WHERE h.run = %d AND h.step = %d AND h.layer = %d",
+       "s.cache_length_after, m.self_weight FROM head_step AS h JOIN step AS s ON s.run = h.run AND s.step = h.step "
+       "LEFT JOIN head_summary AS m ON m.run = h.run AND m.step = h.step AND m.layer = h.layer AND m.head = h.head "
+       "WHERE h.run = %d AND h.step = %d AND h.layer = %d",
        d->check->run, f->first_step, layer);
   return KVS_OK;
 }
@@ -233,8 +226,7 @@ static kvs_status wrong_rows(struct diagnosis *d, kvs_error *err) {
   else
     say(f,
         "%s rows of the past are masked that should be seen: in step %d, layer %d, head %d, %.0f of %.0f rows have "
-        "weight 0, the first is "
-        "row %d.",
+        "weight 0, the first is row %d.",
         when(f), f->first_step, f->layer, f->head, g.first->found, g.first->right, f->row);
   show(f, "SELECT head, row, score, weight FROM attention WHERE run = %d AND step = %d AND layer = %d", d->check->run,
        f->first_step, f->layer);

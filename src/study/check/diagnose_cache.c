@@ -108,13 +108,12 @@ static kvs_status layer_lengths(struct diagnosis *d, kvs_error *err) {
   if (!f) return err->status;
   say(f,
       "%s the layers do not agree on the cache's length: after its append layer %d holds %.0f rows and layer 0 holds "
-      "%.0f. Layer 0's "
-      "append moves the length that the later layers read, so they write one row further on and leave one empty.",
+      "%.0f. Layer 0's append moves the length that the later layers read, so they write one row further on and leave "
+      "one empty.",
       when(f), g.first->layer, g.first->found, g.first->right);
   show(f,
        "SELECT k.step, k.layer, k.row, s.cache_length_before AS right_row FROM kv_row AS k JOIN step AS s ON s.run = "
-       "k.run AND "
-       "s.step = k.step WHERE k.run = %d AND k.row <> s.cache_length_before ORDER BY k.step, k.layer",
+       "k.run AND s.step = k.step WHERE k.run = %d AND k.row <> s.cache_length_before ORDER BY k.step, k.layer",
        d->check->run);
   if (g.first->row >= 0) return KVS_OK;
   f->sql[0] = '\0';
@@ -141,8 +140,7 @@ static kvs_status shared_buffer(struct diagnosis *d, kvs_error *err) {
   if (g.first->kind == FACT_ROW_OTHER_LAYER)
     say(f,
         "%s layers read each other's rows: in step %d layer %d's scores against row %d follow from what layer %.0f "
-        "wrote there, not from "
-        "its own K. All layers use one buffer.",
+        "wrote there, not from its own K. All layers use one buffer.",
         when(f), f->first_step, f->layer, f->row, g.first->found);
   else
     say(f,

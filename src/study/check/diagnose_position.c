@@ -72,8 +72,7 @@ static void show_claims(struct finding *f, const struct diagnosis *d) {
   else
     show(f,
          "SELECT step, cache_length_before, position, position - cache_length_before + %d AS off_by FROM step WHERE "
-         "run = "
-         "%d AND step >= %d AND position IS NOT cache_length_before - %d",
+         "run = %d AND step >= %d AND position IS NOT cache_length_before - %d",
          pads, run, d->check->steps[pads].step, pads);
 }
 
@@ -202,8 +201,7 @@ static kvs_status tell_mistaken(struct diagnosis *d, struct odd *odd, kvs_error 
   if (!f) return err->status;
   say(f,
       "%s the trace's position column is mistaken, the engine is not: step %d is said to be at position %d, and layer "
-      "0's K row was made with "
-      "wpe[%d], which is right.",
+      "0's K row was made with wpe[%d], which is right.",
       when(f), f->first_step, odd[first].used, odd[first].right);
   show_claims(f, d);
   return KVS_OK;

@@ -42,14 +42,12 @@ static void tell_length(struct finding *f, const struct diagnosis *d, const stru
   if (first->kind == FACT_LENGTH_STEP && first->found == 0)
     say(f,
         "%s the cache is empty again: step %d finds no rows, and the step before left %.0f. It was thrown away, or is "
-        "not handed "
-        "on from step to step, and the token attends to itself alone.",
+        "not handed on from step to step, and the token attends to itself alone.",
         when(f), f->first_step, first->right);
   else if (first->kind == FACT_LENGTH_STEP)
     say(f,
         "%s the cache's length jumps: step %d finds %.0f rows, and the step before left %.0f. Tokens were fed that the "
-        "trace does not have, or rows "
-        "vanished.",
+        "trace does not have, or rows vanished.",
         when(f), f->first_step, first->found, first->right);
   else
     say(f, "%s the length does not grow by one: after step %d it is %.0f, right is %.0f.", when(f), f->first_step,
@@ -83,17 +81,14 @@ static void tell_rows(struct finding *f, const struct diagnosis *d, const struct
   else if (first->kind == FACT_ROW_OVERWRITTEN)
     show(f,
          "SELECT layer, row, count(*) AS times_written, group_concat(step) AS by_steps FROM kv_row WHERE run = %d "
-         "GROUP BY layer, row HAVING "
-         "count(*) > 1",
+         "GROUP BY layer, row HAVING count(*) > 1",
          d->check->run);
   else
     show(f,
          "SELECT a.head, a.row, a.score, sum(q.q * c.k) / sqrt(%d) AS q_times_k_scaled FROM attention AS a JOIN "
-         "query_vector AS q ON q.run = a.run "
-         "AND q.step = a.step AND q.layer = a.layer AND q.head = a.head JOIN cache AS c ON c.run = a.run AND c.layer = "
-         "a.layer AND c.head = "
-         "a.head AND c.row = a.row AND c.dim = q.dim WHERE a.run = %d AND a.step = %d AND a.layer = %d AND a.row = %d "
-         "GROUP BY a.head, a.row",
+         "query_vector AS q ON q.run = a.run AND q.step = a.step AND q.layer = a.layer AND q.head = a.head JOIN cache "
+         "AS c ON c.run = a.run AND c.layer = a.layer AND c.head = a.head AND c.row = a.row AND c.dim = q.dim WHERE "
+         "a.run = %d AND a.step = %d AND a.layer = %d AND a.row = %d GROUP BY a.head, a.row",
          d->check->shape.head_dim, d->check->run, f->first_step, f->layer, f->row < 0 ? 0 : f->row);
 }
 
@@ -130,8 +125,7 @@ static void tell_grid(struct finding *f, const struct diagnosis *d, const struct
   else
     say(f,
         "%s layer 0's K row %d is that of no position: the nearest, %.0f, is %.4f away. Other weights, another "
-        "LayerNorm epsilon or "
-        "no bias, or K is changed before it is stored.",
+        "LayerNorm epsilon or no bias, or K is changed before it is stored.",
         when(f), f->row, first->found, first->distance);
   show(f, "SELECT step, row, token_text, dim, k FROM cache WHERE run = %d AND layer = 0 AND head = 0 AND row = %d",
        d->check->run, f->row < 0 ? 0 : f->row);
@@ -156,17 +150,14 @@ static void tell_chain(struct finding *f, const struct diagnosis *d, const struc
   if (first->distance >= 0) say(f, " (distance %.4f)", first->distance);
   if (f->first_step == d->check->steps[0].step && f->to_end)
     say(f, ". So it is from the first token on, before anything is cached: no mistake of the cache, but other "
-           "arithmetic than this "
-           "model's. Compare weights, biases, the LayerNorm epsilon and the activation function.");
+           "arithmetic than this model's. Compare weights, biases, the LayerNorm epsilon and the activation function.");
   else
     say(f, ". It is none of the mistakes known by name.");
   if (first->kind == FACT_LOGITS_WRONG || first->kind == FACT_LOGITS_OTHER_ROW)
     show(f,
          "SELECT step, rank, token, token_text, logit FROM top_token WHERE run = %d AND step = %d AND rank <= 5 UNION "
-         "ALL "
-         "SELECT step, NULL, NULL, 'logits begin ' || hex(substr(logits, 1, 16)), NULL FROM step_vector WHERE run = %d "
-         "AND "
-         "step = %d AND logits IS NOT NULL",
+         "ALL SELECT step, NULL, NULL, 'logits begin ' || hex(substr(logits, 1, 16)), NULL FROM step_vector WHERE run "
+         "= %d AND step = %d AND logits IS NOT NULL",
          d->check->run, f->first_step, d->check->run, f->first_step);
   else if (first->kind == FACT_WEIGHTS_WRONG)
     show(f,

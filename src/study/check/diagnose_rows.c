@@ -40,8 +40,7 @@ static kvs_status overwrite_last(struct diagnosis *d, kvs_error *err) {
   if (g.kinds & BIT(ROW_OVERWRITTEN))
     show(f,
          "SELECT layer, row, count(*) AS times_written, group_concat(step) AS by_steps FROM kv_row WHERE run = %d "
-         "GROUP BY layer, row "
-         "HAVING count(*) > 1",
+         "GROUP BY layer, row HAVING count(*) > 1",
          d->check->run);
   else
     show(f,
@@ -159,8 +158,7 @@ static kvs_status row_never_written(struct diagnosis *d, kvs_error *err) {
   if (g.first->kind == FACT_ROW_MISSING)
     show(f,
          "SELECT s.step, s.cache_length_before AS row FROM step AS s WHERE s.run = %d AND s.step >= %d AND NOT EXISTS "
-         "(SELECT 1 FROM "
-         "kv_row AS k WHERE k.run = s.run AND k.layer = %d AND k.step = s.step)",
+         "(SELECT 1 FROM kv_row AS k WHERE k.run = s.run AND k.layer = %d AND k.step = s.step)",
          d->check->run, f->first_step, f->layer);
   else if (g.first->kind == FACT_ROW_KEPT)
     show_kept(f, d, "a.k = b.k AND a.v IS b.v");

@@ -45,11 +45,9 @@ static kvs_status heads_interleaved(struct diagnosis *d, kvs_error *err) {
          d->check->run, f->layer, f->row);
   show(f,
        "SELECT a.row, a.score, sum(q.q * c.k) / sqrt(%d) AS q_times_k_scaled FROM attention AS a JOIN query_vector AS "
-       "q ON q.run = a.run AND "
-       "q.step = a.step AND q.layer = a.layer AND q.head = a.head JOIN cache AS c ON c.run = a.run AND c.layer = "
-       "a.layer AND c.head = "
-       "a.head AND c.row = a.row AND c.dim = q.dim WHERE a.run = %d AND a.step = %d AND a.layer = %d AND a.head = 0 "
-       "GROUP BY a.row",
+       "q ON q.run = a.run AND q.step = a.step AND q.layer = a.layer AND q.head = a.head JOIN cache AS c ON c.run = "
+       "a.run AND c.layer = a.layer AND c.head = a.head AND c.row = a.row AND c.dim = q.dim WHERE a.run = %d AND "
+       "a.step = %d AND a.layer = %d AND a.head = 0 GROUP BY a.row",
        d->check->shape.head_dim, d->check->run, f->first_step, f->layer < 0 ? 0 : f->layer);
   return KVS_OK;
 }
@@ -93,8 +91,7 @@ static bool is_column(const struct diagnosis *d, const struct group *g) {
 static void say_column(struct finding *f, const struct diagnosis *d, const struct group *g) {
   say(f,
       "%s the logged scores are q.K times %.4f, not times 1/sqrt(%d) = %.4f, but what the engine made of them is "
-      "right%s: only the "
-      "column is mistaken, they were logged before they were scaled.",
+      "right%s: only the column is mistaken, they were logged before they were scaled.",
       when(f), g->first->found, d->check->shape.head_dim, g->first->right,
       d->check->model ? " (the layers follow from each other)" : " (the weights are no softmax of these)");
 }
@@ -122,12 +119,9 @@ static kvs_status wrong_scale(struct diagnosis *d, predicate *which, const char 
   if (!column) say(f, "%s.", words);
   show(f,
        "SELECT a.row, a.score, sum(q.q * c.k) AS q_times_k, a.score / sum(q.q * c.k) AS scale FROM attention AS a JOIN "
-       "query_vector AS q ON "
-       "q.run = a.run AND q.step = a.step AND q.layer = a.layer AND q.head = a.head JOIN cache AS c ON c.run = a.run "
-       "AND c.layer = "
-       "a.layer AND c.head = a.head AND c.row = a.row AND c.dim = q.dim WHERE a.run = %d AND a.step = %d AND a.layer = "
-       "%d AND a.head = "
-       "0 GROUP BY a.row",
+       "query_vector AS q ON q.run = a.run AND q.step = a.step AND q.layer = a.layer AND q.head = a.head JOIN cache AS "
+       "c ON c.run = a.run AND c.layer = a.layer AND c.head = a.head AND c.row = a.row AND c.dim = q.dim WHERE a.run = "
+       "%d AND a.step = %d AND a.layer = %d AND a.head = 0 GROUP BY a.row",
        d->check->run, f->first_step, f->layer < 0 ? 0 : f->layer);
   return KVS_OK;
 }

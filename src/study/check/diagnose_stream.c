@@ -54,8 +54,7 @@ static bool is_not_prompt(const struct diagnosis *d, const struct fact *f) {
 static void show_stream(struct finding *f, const struct diagnosis *d, int from, int to) {
   show(f,
        "SELECT s.step, s.source, s.token, t.text, s.cache_length_before FROM step AS s LEFT JOIN token AS t ON t.token "
-       "= "
-       "s.token WHERE s.run = %d AND s.step BETWEEN %d AND %d ORDER BY s.step",
+       "= s.token WHERE s.run = %d AND s.step BETWEEN %d AND %d ORDER BY s.step",
        d->check->run, from < 0 ? 0 : from, to);
 }
 
@@ -71,14 +70,12 @@ static kvs_status prompt_twice(struct diagnosis *d, kvs_error *err) {
   if (n == 1)
     say(f,
         "The prompt was fed again on top of its own cache: step %d feeds its one token once more, at position %d. With "
-        "a "
-        "prompt of one token that is the same as feeding its last token twice.",
+        "a prompt of one token that is the same as feeding its last token twice.",
         f->first_step, g.first->row);
   else
     say(f,
         "The prompt was fed again on top of its own cache: steps %d to %d feed the same %d tokens once more, at "
-        "positions "
-        "%d and up.",
+        "positions %d and up.",
         f->first_step, f->last_step, n, g.first->row);
   show_stream(f, d, 0, f->last_step);
   return KVS_OK;
@@ -93,8 +90,7 @@ static kvs_status token_twice(struct diagnosis *d, kvs_error *err) {
   if (!f) return err->status;
   say(f,
       "Step %d feeds the token of the step before a second time (token %.0f): it stands in the cache twice, and "
-      "everything after it "
-      "is one place too far.",
+      "everything after it is one place too far.",
       f->first_step, g.first->found);
   if (g.first->right >= 0) say(f, " The step before had chosen token %.0f.", g.first->right);
   show_stream(f, d, f->first_step - 2, f->first_step + 1);
@@ -113,8 +109,7 @@ static kvs_status no_rollback(struct diagnosis *d, kvs_error *err) {
   if (n == 1)
     say(f,
         "Step %d fed a token that was then given up: step %d goes on with what was chosen before it, but its row "
-        "stayed "
-        "in the cache (row %d). The length was not set back.",
+        "stayed in the cache (row %d). The length was not set back.",
         f->first_step, f->first_step + 1, f->row);
   else
     say(f,
@@ -123,9 +118,8 @@ static kvs_status no_rollback(struct diagnosis *d, kvs_error *err) {
         f->first_step, f->last_step, n, f->first_step + n, f->row, f->row + n - 1);
   show(f,
        "SELECT s.step, s.token AS fed, t.token AS chosen_before, s.logprob, s.cache_length_before FROM step AS s LEFT "
-       "JOIN "
-       "top_token AS t ON t.run = s.run AND t.step = s.step - 1 AND t.rank = 1 WHERE s.run = %d AND s.step BETWEEN %d "
-       "AND %d ORDER BY s.step",
+       "JOIN top_token AS t ON t.run = s.run AND t.step = s.step - 1 AND t.rank = 1 WHERE s.run = %d AND s.step "
+       "BETWEEN %d AND %d ORDER BY s.step",
        d->check->run, f->first_step, f->first_step + n);
   return KVS_OK;
 }
@@ -153,8 +147,7 @@ static kvs_status token_skipped(struct diagnosis *d, kvs_error *err) {
     say(f, ": a token that was chosen never came into the cache, and this one was chosen after it.");
   show(f,
        "SELECT s.step, s.token AS fed, t.token AS chosen, t.token_text AS chosen_text, s.logprob FROM step AS s LEFT "
-       "JOIN "
-       "top_token AS t ON t.run = s.run AND t.step = s.step - 1 AND t.rank = 1 WHERE s.run = %d AND s.step = %d",
+       "JOIN top_token AS t ON t.run = s.run AND t.step = s.step - 1 AND t.rank = 1 WHERE s.run = %d AND s.step = %d",
        d->check->run, f->first_step);
   return KVS_OK;
 }

@@ -15,8 +15,7 @@ const char kvs_row_text_logged[] = "SELECT k.row, k.step, t.text FROM \"%w\".kv_
 /* The plus keeps SQLite from looking through all steps in the order of the key. */
 const char kvs_row_text_by_length[] =
     "SELECT s.cache_length_before, s.step, t.text FROM \"%w\".step AS s LEFT JOIN \"%w\".token AS t ON t.token = "
-    "s.token "
-    "WHERE s.run = ?1 AND ?2 IS NOT NULL AND s.cache_length_before BETWEEN ?3 AND ?4 AND +s.step <= ?5";
+    "s.token WHERE s.run = ?1 AND ?2 IS NOT NULL AND s.cache_length_before BETWEEN ?3 AND ?4 AND +s.step <= ?5";
 
 void kvs_row_source_forget(kvs_row_source *source) {
   sqlite3_finalize(source->logged);
