@@ -93,6 +93,7 @@ bool kvs_mover_idle(kvs_mover *mover, int *rc) {
   pthread_mutex_lock(&mover->mutex);
   bool idle = !mover->asked && !mover->busy;
   *rc = mover->rc;
+  mover->rc = SQLITE_OK;
   pthread_mutex_unlock(&mover->mutex);
   return idle;
 }

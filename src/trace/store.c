@@ -46,7 +46,7 @@ static bool at_size_limit(const kvs_trace *trace) {
   static const char *const ends[] = {"", "-wal"};
   for (int i = 0; i < 2; i++) {
     struct stat st;
-    char *name = sqlite3_mprintf("%s%s", trace->file, ends[i]);
+    char *name = sqlite3_mprintf("%s%s", sqlite3_db_filename(trace->db, "main"), ends[i]);
     bool reached = name && stat(name, &st) == 0 && (uint64_t)st.st_size + ONE_WRITE > (uint64_t)limit.rlim_cur;
     sqlite3_free(name);
     if (reached) return true;
@@ -75,7 +75,8 @@ kvs_status kvs_trace_fail(kvs_trace *trace, int rc, kvs_error *err) {
   unsigned told = kvs_trace_told_by(trace, rc);
   kept(trace, told & (KVS_TOLD_FULL | KVS_TOLD_LOCKED), end, sizeof end);
   if (err) trace->told |= told;
-  const char *said = trace->db ? sqlite3_errmsg(trace->db) : sqlite3_errstr(rc);
+  bool own = trace->db && (sqlite3_errcode(trace->db) & 0xFF) == (rc & 0xFF); /* else it is the mover's */
+  const char *said = own ? sqlite3_errmsg(trace->db) : sqlite3_errstr(rc);
   if (told & KVS_TOLD_FULL)
     return kvs_fail(err, KVS_ERR_IO, "%s: disk full; %s; free some space, or log less", path, end);
   if (told & KVS_TOLD_MOVED) return fail_moved(trace, err);
@@ -186,10 +187,11 @@ static kvs_status move_now(kvs_trace *trace, kvs_error *err) {
  * the mover is asked after each commit, and has little to move; if it is too slow for that, at twice as much, the rest is moved
  * here. */
 static kvs_status move_wal(kvs_trace *trace, kvs_error *err) {
+  if (trace->run == 0) return KVS_OK; /* a run that begins is in the file by now: its first step tells */
   int rc = SQLITE_OK, since = trace->wal_pages - trace->wal_moved;
   if (since < 0) since = trace->wal_pages, trace->wal_moved = 0; /* it has begun anew */
   if (since < trace->wal_step && trace->wal_pages < trace->wal_limit) return KVS_OK;
-  if (!trace->mover) trace->mover = kvs_mover_start(trace->file);
+  if (!trace->mover) trace->mover = kvs_mover_start(sqlite3_db_filename(trace->db, "main"));
   if (!trace->mover) return move_now(trace, err);
   bool idle = kvs_mover_idle(trace->mover, &rc);
   if (rc != SQLITE_OK) return kvs_trace_fail(trace, rc, err);
