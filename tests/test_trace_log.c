@@ -36,6 +36,28 @@ static void the_log_is_moved_wherever_the_process_is(void **state) {
   assert_one_file(in_folder("relative.kvt"));
 }
 
+/* Where more is left to be moved each time the mover is done (a reader sees to that here), the log begins anew all the same. */
+static void a_log_that_grows_fast_begins_anew(void **state) {
+  (void)state;
+  int rc = SQLITE_OK;
+  sqlite3 *db;
+  open_trace(in_folder("fast.kvt"));
+  trace->wal_limit = 1;
+  ok(kvs_trace_read(in_folder("fast.kvt"), &db, &error));
+  execute(db, "BEGIN; SELECT count(*) FROM step");
+  ok(feed_and_settle(0)); /* the mover is asked */
+  assert_non_null(trace->mover);
+  while (!kvs_mover_idle(trace->mover, &rc)) usleep(1000);
+  assert_int_equal(rc, SQLITE_OK);
+  sqlite3_close(db);
+  ok(feed_and_settle(1)); /* all is moved here */
+  int pages = trace->wal_pages;
+  ok(feed_and_settle(2));
+  assert_true(trace->wal_pages < pages);
+  ok(kvs_trace_end_run(trace, &error));
+  ok(kvs_trace_close(trace, &error));
+}
+
 /* Files may be no longer than this one is: there is room for the log, but the file cannot grow. */
 static void limit_to(const char *path, struct rlimit *before) {
   struct stat st;
@@ -113,6 +135,7 @@ static void an_error_of_moving_has_its_own_words(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_log_is_moved_wherever_the_process_is),
+      cmocka_unit_test(a_log_that_grows_fast_begins_anew),
       cmocka_unit_test(an_error_of_moving_is_told_to_one_run),
       cmocka_unit_test(a_run_begins_whatever_is_wrong_with_the_log),
       cmocka_unit_test(an_error_of_moving_has_its_own_words),

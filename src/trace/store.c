@@ -185,7 +185,7 @@ static kvs_status move_now(kvs_trace *trace, kvs_error *err) {
 /* SQLite's own checkpoint after a commit would make the commit look failed when only the checkpoint was. So the mover does the
  * work beside the run. The log begins anew when all of it is in the file before the next step is written. So from wal_limit on
  * the mover is asked after each commit, and has little to move; if it is too slow for that, at twice as much, the rest is moved
- * here. */
+ * here, however much it is: a log that grows faster than it is moved would have no end. */
 static kvs_status move_wal(kvs_trace *trace, kvs_error *err) {
   if (trace->run == 0) return KVS_OK; /* a run that begins is in the file by now: its first step tells */
   int rc = SQLITE_OK, since = trace->wal_pages - trace->wal_moved;
@@ -196,7 +196,7 @@ static kvs_status move_wal(kvs_trace *trace, kvs_error *err) {
   bool idle = kvs_mover_idle(trace->mover, &rc);
   if (rc != SQLITE_OK) return kvs_trace_fail(trace, rc, err);
   if (!idle) return KVS_OK;
-  if (trace->wal_pages >= 2 * trace->wal_limit && since < trace->wal_step) return move_now(trace, err);
+  if (trace->wal_pages >= 2 * trace->wal_limit && trace->wal_moved > 0) return move_now(trace, err);
   trace->wal_moved = trace->wal_pages;
   kvs_mover_ask(trace->mover);
   return KVS_OK;
