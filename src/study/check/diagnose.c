@@ -197,6 +197,13 @@ void show(struct finding *f, const char *format, ...) {
   va_end(arguments);
 }
 
+void show_overwritten_rows(struct finding *f, int run) {
+  show(f,
+       "SELECT layer, row, count(*) AS times_written, group_concat(step) AS by_steps FROM kv_row WHERE run = %d "
+       "GROUP BY layer, row HAVING count(*) > 1",
+       run);
+}
+
 /* Earlier first; in one step the token stream, the cache and attention in the order of diagnosis. */
 static int by_step(const void *a, const void *b) {
   const struct finding *x = a, *y = b;

@@ -44,6 +44,7 @@ bool not_stored_yet(const struct diagnosis *d, const struct fact *f);
 const char *when(const struct finding *f);
 void say(struct finding *f, const char *format, ...) KVS_PRINTF(2, 3);
 void show(struct finding *f, const char *format, ...) KVS_PRINTF(2, 3);
+void show_overwritten_rows(struct finding *f, int run);
 
 #define BIT(kind) (1ull << FACT_##kind)
 /* What may follow from another mistake. Facts that name one by themselves (rows of another layer, a scale, a dead row …) are in neither. */

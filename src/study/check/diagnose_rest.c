@@ -79,10 +79,7 @@ static void tell_rows(struct finding *f, const struct diagnosis *d, const struct
          "k.run = %d AND k.row <> s.cache_length_before ORDER BY k.step, k.layer",
          d->check->run);
   else if (first->kind == FACT_ROW_OVERWRITTEN)
-    show(f,
-         "SELECT layer, row, count(*) AS times_written, group_concat(step) AS by_steps FROM kv_row WHERE run = %d "
-         "GROUP BY layer, row HAVING count(*) > 1",
-         d->check->run);
+    show_overwritten_rows(f, d->check->run);
   else
     show(f,
          "SELECT a.head, a.row, a.score, sum(q.q * c.k) / sqrt(%d) AS q_times_k_scaled FROM attention AS a JOIN "

@@ -38,10 +38,7 @@ static kvs_status overwrite_last(struct diagnosis *d, kvs_error *err) {
   say(f, "%s the new row goes over the last one: step %d writes row %d, not row %d, and the length stays %d.", when(f),
       f->first_step, before - 1, before, before);
   if (g.kinds & BIT(ROW_OVERWRITTEN))
-    show(f,
-         "SELECT layer, row, count(*) AS times_written, group_concat(step) AS by_steps FROM kv_row WHERE run = %d "
-         "GROUP BY layer, row HAVING count(*) > 1",
-         d->check->run);
+    show_overwritten_rows(f, d->check->run);
   else
     show(f,
          "SELECT step, cache_length_before, cache_length_after FROM step WHERE run = %d AND cache_length_after <= "
